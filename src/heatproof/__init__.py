@@ -1,0 +1,66 @@
+"""Heatproof puts heatmaps to the proof: attribution methods, judged where the right answer is known.
+
+The names below are the public API; heavy libraries are imported when one of them is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heatproof.api import dry_run, explain, load_run, run
+    from heatproof.benchmarks.base import Benchmark, register_benchmark
+    from heatproof.cases import Batch
+    from heatproof.errors import HeatproofError
+    from heatproof.explainers.base import Explainer, ScoreExplainer, register_explainer
+    from heatproof.metrics.base import register_metric
+    from heatproof.pooling import pool
+    from heatproof.results.run import Run
+    from heatproof.seeds import CaseRandom
+
+__all__ = [
+    "Batch",
+    "Benchmark",
+    "CaseRandom",
+    "Explainer",
+    "HeatproofError",
+    "Run",
+    "ScoreExplainer",
+    "dry_run",
+    "explain",
+    "load_run",
+    "pool",
+    "register_benchmark",
+    "register_explainer",
+    "register_metric",
+    "run",
+]
+
+_HOMES = {
+    "Batch": "cases",
+    "Benchmark": "benchmarks.base",
+    "CaseRandom": "seeds",
+    "Explainer": "explainers.base",
+    "HeatproofError": "errors",
+    "Run": "results.run",
+    "ScoreExplainer": "explainers.base",
+    "dry_run": "api",
+    "explain": "api",
+    "load_run": "api",
+    "pool": "pooling",
+    "register_benchmark": "benchmarks.base",
+    "register_explainer": "explainers.base",
+    "register_metric": "metrics.base",
+    "run": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'heatproof' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"heatproof.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

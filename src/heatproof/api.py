@@ -1,0 +1,138 @@
+"""The public functions: run a benchmark, say what a run would cost, explain inputs, open a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from heatproof.benchmarks import Benchmark, benchmarks
+from heatproof.cases import Batch
+from heatproof.engine.estimate import Estimate, estimate
+from heatproof.engine.local import run_units
+from heatproof.engine.plan import Unit, for_quantities, make_plan
+from heatproof.engine.store import Store
+from heatproof.engine.work import do_unit
+from heatproof.errors import HeatproofError, unknown_name
+from heatproof.explainers.base import Explainer, Quantity
+from heatproof.explainers.spec import make_explainer, make_explainers
+from heatproof.lazy import torch
+from heatproof.progress import Progress, silent
+from heatproof.results.finish import finish_run
+from heatproof.results.manifest import make_manifest
+from heatproof.results.run import Run
+from heatproof.seeds import CaseRandom
+
+AnyExplainer: TypeAlias = "str | Explainer | type[Explainer] | Callable[..., Any]"
+Target = Literal["probability", "logit", "log_probability", "both"]
+
+
+def explain(
+    model: torch.nn.Module,
+    inputs: torch.Tensor,
+    explainer: AnyExplainer,
+    *,
+    target: torch.Tensor | Sequence[int] | int | None = None,
+    context: Sequence[torch.Tensor] = (),
+    masks: Mapping[str, torch.Tensor] | None = None,
+    seed: int = 0,
+    **parameters: Any,
+) -> torch.Tensor:
+    """Relevance of the inputs (B, C, *space) for the target class: `explain(net, x, "integrated_gradients", steps=100)`.
+
+    `target` is a class per case, one class for all, or None for the class that the model predicts. `parameters` are
+    those of the explainer; `quantity="probability"` explains the probability instead of the logit.
+    """
+    made = make_explainer(explainer, **parameters)
+    if target is None:
+        with torch.no_grad():
+            target = model(inputs, *context).argmax(1)
+    classes = torch.as_tensor(target, device=inputs.device)
+    batch = Batch(
+        inputs=inputs,
+        target=classes.expand(len(inputs)) if classes.ndim == 0 else classes,
+        ids=tuple(str(i) for i in range(len(inputs))),
+        context=tuple(context),
+        masks=masks or {},
+    )
+    return made(model, batch, CaseRandom(seed, made.name or made.label))
+
+
+def run(
+    benchmark: str | Benchmark = "svea",
+    *,
+    explainers: str | Iterable[AnyExplainer] | None = None,
+    preset: str = "standard",
+    out: Path | str | None = None,
+    seed: int = 0,
+    target: Target = "both",
+    resume: bool = True,
+    batch_size: int = 500,
+    keep_heatmaps: bool = False,
+    progress: Progress = silent,
+    **options: Any,
+) -> Run:
+    """Run a benchmark and return its results: `run("svea", explainers=["rise", my_function])`.
+
+    `options` are those of the benchmark (for SVEA: limit, weights, model, model_seeds ...). What the output folder
+    holds already is not computed again. An explainer that fails costs its own scores only: see `Run.failures()`.
+    """
+    made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
+    store = Store(Path(out) if out is not None else default_folder(made.name, preset))
+    store.check_writable()
+    made.prepare(progress)
+    store.open(make_manifest(made, chosen, seed), resume)
+
+    def do(unit: Unit) -> None:
+        do_unit(made, unit, store, seed, batch_size, keep_heatmaps)
+
+    run_units(store.missing(make_plan(made, chosen)), do, progress)
+    return finish_run(made, store, seed, progress)
+
+
+def dry_run(
+    benchmark: str | Benchmark = "svea",
+    *,
+    explainers: str | Iterable[AnyExplainer] | None = None,
+    preset: str = "standard",
+    target: Target = "both",
+    batch_size: int = 500,
+    progress: Progress = silent,
+    **options: Any,
+) -> list[Estimate]:
+    """What `run` with the same arguments would cost, explainer by explainer. Explains nothing and writes nothing."""
+    made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
+    made.prepare(progress)
+    return estimate(made, make_plan(made, chosen), batch_size)
+
+
+def load_run(folder: Path | str) -> Run:
+    """The results in a run folder."""
+    return Run(folder)
+
+
+def default_folder(benchmark: str, preset: str) -> Path:
+    """Where a run goes when nobody says where: the same command finds it again."""
+    return Path("runs") / f"{benchmark}-{preset}"
+
+
+def prepare_run(
+    benchmark: str | Benchmark,
+    explainers: str | Iterable[AnyExplainer] | None,
+    preset: str,
+    target: Target,
+    batch_size: int,
+    options: Mapping[str, Any],
+) -> tuple[Benchmark, list[Explainer]]:
+    """Benchmark and explainers from a run's arguments; what is wrong with these is said before any work."""
+    if target not in get_args(Target):
+        raise unknown_name("target", str(target), get_args(Target))
+    if batch_size < 1:
+        raise HeatproofError(f"batch_size must be at least 1, got {batch_size}.")
+    quantities: tuple[Quantity, ...] = ("probability", "logit") if target == "both" else (target,)
+    if isinstance(benchmark, str):
+        benchmark = benchmarks[benchmark].from_preset(preset, **options)
+    elif options:
+        raise HeatproofError(f"{benchmark.name} is made already; give {', '.join(options)} where it is made.")
+    specs = benchmark.default_explainers if explainers is None else explainers
+    return benchmark, for_quantities(make_explainers(specs), quantities)

@@ -1,0 +1,109 @@
+"""What a benchmark is: cases, a model for them, scores, and the paper's table. The engine needs nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from heatproof.cases import Batch
+from heatproof.errors import unknown_name
+from heatproof.lazy import pl, torch
+from heatproof.progress import Progress, silent
+from heatproof.registry import Registry
+
+if TYPE_CHECKING:
+    from heatproof.engine.plan import Chunk
+
+benchmarks: Registry[type[Benchmark]] = Registry("benchmark")
+
+B = TypeVar("B", bound="type[Benchmark]")
+
+
+def register_benchmark(name: str) -> Callable[[B], B]:
+    """Class decorator: the benchmark is known as `name`."""
+
+    def file_under_name(cls: B) -> B:
+        cls.name = name
+        benchmarks.register(name)(cls)
+        return cls
+
+    return file_under_name
+
+
+class Benchmark(ABC):
+    """Puts cases, model and scores together the way one paper does. Its constructor arguments are its options."""
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str]
+    paper: ClassVar[str]
+    dataset: ClassVar[str]
+    metrics: ClassVar[tuple[str, ...]]
+    """The metrics of the table, the one that ranks first."""
+    default_explainers: ClassVar[tuple[str, ...]]
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]]
+    """Options by preset name."""
+
+    @classmethod
+    def from_preset(cls, preset: str, **options: Any) -> Benchmark:
+        """The benchmark as the preset has it, with the options that are given and not None changed."""
+        if preset not in cls.presets:
+            raise unknown_name("preset", preset, cls.presets)
+        given = {name: value for name, value in options.items() if value is not None}
+        return cls(**{**cls.presets[preset], **given})
+
+    @abstractmethod
+    def prepare(self, progress: Progress = silent) -> None:
+        """Make or load data and models. Bad options are errors here, before any long work."""
+
+    @abstractmethod
+    def configuration(self) -> dict[str, Any]:
+        """What the scores depend on, as plain data: options, fingerprints of data and weights."""
+
+    @abstractmethod
+    def chunks(self) -> Sequence[Chunk]:
+        """The cases, cut into fixed pieces."""
+
+    @abstractmethod
+    def load(self, chunk: Chunk) -> Batch:
+        """The cases of a chunk."""
+
+    @abstractmethod
+    def model_for(self, chunk: Chunk) -> torch.nn.Module:
+        """The model that the cases of a chunk are explained on."""
+
+    @abstractmethod
+    def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
+        """Score rows: one per case, metric and variant (`score_rows` makes them)."""
+
+    def summarise(self, scores: pl.DataFrame) -> pl.DataFrame:
+        """Further score rows that need the rows of a whole data set."""
+        return scores.clear()
+
+    def examples(self) -> frozenset[str]:
+        """The cases whose heatmaps are kept for the page."""
+        return frozenset()
+
+    @abstractmethod
+    def reference(self) -> pl.DataFrame:
+        """The paper's table: explainer (by name), target, metric, reference."""
+
+
+def score_rows(
+    batch: Batch, values: Mapping[tuple[str, str, str], torch.Tensor], cases: Sequence[int] | None = None
+) -> pl.DataFrame:
+    """Long rows from values by (metric, ground truth, pooling), with the facts of each case."""
+    chosen = range(len(batch)) if cases is None else cases
+    facts = pl.DataFrame(
+        {"case": [batch.ids[i] for i in chosen]} | {k: [v[i] for i in chosen] for k, v in batch.facts.items()}
+    )
+    frames = [
+        facts.with_columns(
+            metric=pl.lit(metric),
+            ground_truth=pl.lit(ground_truth),
+            pooling=pl.lit(pooling),
+            value=pl.Series(value.double().cpu().numpy()),
+        )
+        for (metric, ground_truth, pooling), value in values.items()
+    ]
+    return pl.concat(frames)

@@ -1,0 +1,40 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from heatproof.cli import catalogue, report, run, train
+
+app = typer.Typer(
+    name="heatproof",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Heatproof puts heatmaps to the proof: attribution methods, judged where the right answer is known.",
+    epilog="Start with: heatproof run svea --preset quick",
+)
+app.add_typer(run.app, name="run")
+app.add_typer(catalogue.app, name="list")
+app.add_typer(train.app, name="train")
+app.command("report")(report.report)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("heatproof"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options before any command."""

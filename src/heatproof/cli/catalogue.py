@@ -1,0 +1,75 @@
+"""`heatproof list ...`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+import typer
+
+app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks, models.", no_args_is_help=True)
+
+
+@app.command()
+def explainers() -> None:
+    """Explainers with family, parameters, cost in passes per case, and paper."""
+    from heatproof.explainers import explainers as registry
+
+    rows = []
+    for name, cls in registry.items():
+        parameters = ", ".join(f"{f.name}={f.default}" for f in fields(cls) if f.compare and f.name != "quantity")
+        rows.append((name, cls.family, parameters or "–", cls.cost, cls.paper or "–"))
+    show(("explainer", "family", "parameters", "passes", "paper"), rows)
+    typer.echo("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01. All but floors and ceiling also take")
+    typer.echo("quantity=logit, probability or log_probability: the score of the model that they explain.")
+
+
+@app.command()
+def metrics() -> None:
+    """Metrics with what they need and which way is better."""
+    from heatproof.metrics import metrics as registry
+
+    rows = [
+        (name, "higher" if metric.higher_is_better else "lower", ", ".join(metric.needs), metric.paper, metric.summary)
+        for name, metric in registry.items()
+    ]
+    show(("metric", "better", "needs", "paper", "what it is"), rows)
+
+
+@app.command()
+def poolings() -> None:
+    """Poolings with their formulas; R is the relevance, c the channel."""
+    from heatproof.pooling import poolings as registry
+
+    show(("pooling", "formula"), [(name, (function.__doc__ or "").strip()) for name, function in registry.items()])
+
+
+@app.command()
+def benchmarks() -> None:
+    """Benchmarks with their presets."""
+    from heatproof.benchmarks import benchmarks as registry
+
+    rows = [(name, cls.title, ", ".join(cls.presets), cls.paper.split(",")[0]) for name, cls in registry.items()]
+    show(("benchmark", "what it is", "presets", "paper"), rows)
+
+
+@app.command()
+def models() -> None:
+    """Trained networks that ship with Heatproof."""
+    from importlib import resources
+
+    folder = resources.files("heatproof.models").joinpath("pretrained")
+    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".npz"))
+    show(("model", "made by"), [(f.removesuffix(".npz"), "heatproof train mnist1d-cnn --seed " + f[-5]) for f in files])
+
+
+def show(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].no_wrap = True
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

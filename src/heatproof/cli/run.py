@@ -1,0 +1,183 @@
+"""`heatproof run ...`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from heatproof.engine.estimate import Estimate
+    from heatproof.results.run import Run
+
+app = typer.Typer(help="Run a benchmark: from nothing to a table and a page.", no_args_is_help=True)
+
+
+class Preset(str, Enum):
+    quick = "quick"
+    standard = "standard"
+    paper = "paper"
+
+
+class Target(str, Enum):
+    probability = "probability"
+    logit = "logit"
+    both = "both"
+
+
+class Window(str, Enum):
+    clipped = "clipped"
+    literal = "literal"
+
+
+@app.callback()
+def benchmarks() -> None:
+    """Keeps `svea` a sub-command while it is the only one."""
+
+
+@app.command()
+def svea(
+    preset: Annotated[
+        Preset, typer.Option(help="quick: 1,000 signals. standard: all 5,000. paper: all, on three networks.")
+    ] = Preset.standard,
+    explainers: Annotated[
+        str | None,
+        typer.Option(help="Which to judge, e.g. rise,smoothgrad:samples=50,my_method.py:explain. Default: all of SVEA's."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/svea-PRESET.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
+    limit: Annotated[int | None, typer.Option(help="Use about this many signals only.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="Keep what the folder holds already, or compute it again.")
+    ] = True,
+    target: Annotated[
+        Target, typer.Option(help="What is explained. The paper explains the probability; see the report for why both.")
+    ] = Target.both,
+    model_seeds: Annotated[
+        int | None, typer.Option(help="Explain this many networks, trained from seeds 0, 1, ...; shows their spread.")
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="Weights (.npz, .pt) for the paper's network.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Your own network (B,1,40) -> (B,10): my_net.py:factory or package.module:factory.")
+    ] = None,
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Train networks even where trained ones ship with Heatproof.")
+    ] = False,
+    window: Annotated[
+        Window, typer.Option(help="Where the region of explanation begins; literal: equation 1 as printed.")
+    ] = Window.clipped,
+    batch_size: Annotated[int, typer.Option(help="Signals explained at a time; bounds memory, not results.")] = 500,
+    keep_heatmaps: Annotated[
+        bool, typer.Option("--keep-heatmaps", help="Store every heatmap, not only the page's examples.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what the run would cost; run nothing.")] = False,
+) -> None:
+    """SVEA: short signals, a shallow network, nine methods; about a minute on a laptop.
+
+    Examples:
+
+    heatproof run svea --preset quick
+
+    heatproof run svea --explainers rise:masks=1000,gradient --target logit
+
+    heatproof run svea --explainers gradient,my_method.py:explain --out runs/mine
+
+    heatproof run svea --model my_net.py:build
+    """
+    options: dict[str, Any] = {
+        "limit": limit,
+        "weights": weights,
+        "model": model,
+        "model_seeds": model_seeds,
+        "retrain": retrain or None,
+        "window": window.value,
+    }
+    shared = {"explainers": explainers, "preset": preset.value, "target": target.value, "batch_size": batch_size}
+    if dry_run:
+        show_estimate("svea", shared | options)
+    else:
+        folder = out or Path("runs") / f"svea-{preset.value}"
+        run_and_show("svea", folder, shared | options | {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps})
+
+
+def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any]) -> None:
+    """Run with progress bars, print the table, and end with code 2 if any unit failed."""
+    from heatproof.api import run
+    from heatproof.progress import bars
+
+    try:
+        with bars() as progress:
+            finished = run(benchmark, out=folder, progress=progress, **arguments)
+    except KeyboardInterrupt:
+        again = shlex.join(["heatproof", *(word for word in sys.argv[1:] if word != "--no-resume")])
+        typer.echo(f"\nStopped. What is computed is kept in {folder}; go on with:\n  {again}", err=True)
+        raise typer.Exit(130) from None
+    show_run(finished)
+    if finished.failures():
+        raise typer.Exit(2)
+
+
+def show_run(run: Run) -> None:
+    """The tables, the failures and where to look next."""
+    from rich.console import Console
+
+    from heatproof.results.run import REPORT
+    from heatproof.results.tables import failure_lines, terminal
+
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    console.print(f"[bold]{run.manifest['title']}[/bold]")
+    console.print("[dim]percent, mean ± half the 95 % interval; floors, ceiling and raw input below the methods[/dim]\n")
+    for table in terminal(run):
+        console.print(table)
+    failed = failure_lines(run)
+    if failed:
+        typer.echo(f"\n{len(failed)} unit(s) failed; everything else is kept. Run again to try them once more:", err=True)
+        for line in failed:
+            typer.echo(f"  {line}", err=True)
+    console.print(f"page   {run.folder / REPORT}", highlight=False, soft_wrap=True)
+    console.print(f"table  {run.folder / 'leaderboard.csv'}", highlight=False, soft_wrap=True)
+
+
+def show_estimate(benchmark: str, arguments: dict[str, Any]) -> None:
+    """The cost of a run, explainer by explainer."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from heatproof.api import dry_run
+    from heatproof.progress import bars
+
+    with bars() as progress:
+        lines: list[Estimate] = dry_run(benchmark, progress=progress, **arguments)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("explainer", "target"):
+        table.add_column(name, overflow="fold")
+    for name in ("units", "cases", "passes", "seconds", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
+        table.add_row(
+            line.explainer,
+            line.target,
+            f"{line.units:,}",
+            f"{line.cases:,}",
+            f"{line.passes:,}",
+            f"{line.seconds:.1f}",
+            f"{line.memory / 2**20:.0f} MB",
+        )
+    table.add_section()
+    table.add_row(
+        "total",
+        "",
+        f"{sum(line.units for line in lines):,}",
+        "",
+        f"{sum(line.passes for line in lines):,}",
+        f"{sum(line.seconds for line in lines):.0f}",
+        f"{max(line.memory for line in lines) / 2**20:.0f} MB",
+    )
+    Console().print(table)
+    typer.echo("Seconds from one timed pass on this machine; memory is the peak of inputs and activations.")
+    typer.echo("Nothing was explained and nothing was written.")

@@ -1,0 +1,1 @@
+"""Where and when the steps run: units of work, parts on disk, executors."""

@@ -1,0 +1,86 @@
+"""What a run would cost, from one timed pass of each model; nothing is explained or written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heatproof.benchmarks.base import Benchmark
+from heatproof.cases import Batch
+from heatproof.engine.plan import Unit
+from heatproof.errors import HeatproofError
+from heatproof.explainers.base import SampledExplainer, untouched
+from heatproof.explainers.cam import spatial_activation
+from heatproof.lazy import torch
+
+
+@dataclass(frozen=True)
+class ModelCost:
+    """What one row costs in a model, and how many maps its last spatial layer has."""
+
+    seconds_per_pass: float
+    activation_bytes: int
+    channels: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The cost of one explainer: seconds, and the peak of activations and inputs in bytes."""
+
+    explainer: str
+    target: str
+    units: int
+    cases: int
+    passes: int
+    seconds: float
+    memory: int
+
+
+def estimate(benchmark: Benchmark, units: Sequence[Unit], batch_size: int) -> list[Estimate]:
+    """One line per explainer, in the order of the plan."""
+    costs: dict[str, ModelCost] = {}
+    for unit in units:
+        if unit.chunk.model not in costs:
+            costs[unit.chunk.model] = measure(benchmark.model_for(unit.chunk), benchmark.load(unit.chunk))
+    lines = []
+    for folder in dict.fromkeys(unit.folder for unit in units):
+        chosen = [unit for unit in units if unit.folder == folder]
+        explainer = chosen[0].explainer
+        passes = [unit.chunk.cases * explainer.passes(costs[unit.chunk.model].channels) for unit in chosen]
+        seconds = [n * costs[unit.chunk.model].seconds_per_pass for n, unit in zip(passes, chosen, strict=True)]
+        rows = explainer.rows if isinstance(explainer, SampledExplainer) else batch_size
+        memory = rows * max(costs[unit.chunk.model].activation_bytes for unit in chosen) if sum(passes) else 0
+        cases = sum(unit.chunk.cases for unit in chosen)
+        lines.append(Estimate(explainer.label, chosen[0].target, len(chosen), cases, sum(passes), sum(seconds), memory))
+    return lines
+
+
+def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
+    """Time one forward and one backward pass of a batch, twice; the second counts."""
+    activations: list[int] = []
+
+    def remember(module: torch.nn.Module, args: Any, output: Any) -> None:
+        if isinstance(output, torch.Tensor):
+            activations.append(output.numel() * output.element_size())
+
+    with untouched(model):
+        hooks = [m.register_forward_hook(remember) for m in model.modules() if not any(m.children())]
+        try:
+            outputs = model(batch.inputs, *batch.context)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        start = time.perf_counter()
+        inputs = batch.inputs.detach().requires_grad_()
+        outputs = model(inputs, *batch.context)
+        torch.autograd.grad(outputs.sum(), inputs)
+        seconds = time.perf_counter() - start
+        try:
+            channels = spatial_activation(model, batch, batch.inputs, None)[1].shape[1]
+        except HeatproofError:
+            channels = 0
+    # Backward keeps the activations and makes a gradient for each.
+    size = 2 * sum(activations) + 2 * batch.inputs.numel() * batch.inputs.element_size()
+    return ModelCost(seconds / (2 * len(batch)), size // len(batch), channels)

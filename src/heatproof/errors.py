@@ -1,0 +1,21 @@
+"""The one exception that means: the user can fix this, and the message says how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class HeatproofError(Exception):
+    """Bad input. The command line prints the message and exits with code 2, without a traceback."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> HeatproofError:
+    """An error for a name that does not exist, with the nearest ones that do."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        hint = "Did you mean " + " or ".join(repr(n) for n in near) + "?"
+    else:
+        hint = "Known: " + ", ".join(known) + "."
+    return HeatproofError(f"unknown {kind} {name!r}. {hint}")

@@ -1,0 +1,15 @@
+"""Explainers: (model, batch) -> relevance."""
+
+from heatproof.explainers import baselines, cam, gradients, perturbation
+from heatproof.explainers.base import Explainer, ScoreExplainer, explainers, register_explainer
+
+__all__ = [
+    "Explainer",
+    "ScoreExplainer",
+    "baselines",
+    "cam",
+    "explainers",
+    "gradients",
+    "perturbation",
+    "register_explainer",
+]

@@ -1,0 +1,67 @@
+"""Explainers made from what users have already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from heatproof.cases import Batch
+from heatproof.explainers.base import ScoreExplainer
+from heatproof.lazy import np, torch
+from heatproof.seeds import CaseRandom, derive_seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionExplainer(ScoreExplainer):
+    """A function `(model, inputs, target) -> relevance`, or `(model, inputs, target, *context)` for such models.
+
+    It sees a model whose outputs are the explained quantity, so it needs no word about logits or probabilities.
+    If it draws random numbers from torch or NumPy, it is asked again case by case, each with that case's own seed.
+    """
+
+    family = "yours"
+    cost = "unknown"
+
+    function: Callable[..., Any] = field(repr=False)
+
+    @property
+    def label(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"quantity": self.quantity, "function": self.label}
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        from heatproof.models.scored import Scored
+
+        scored = Scored(model, self.quantity)
+        relevance, drew = self.ask(scored, batch, rng)
+        if drew and len(batch) > 1:
+            relevance = torch.cat([self.ask(scored, batch[i : i + 1], rng)[0] for i in range(len(batch))])
+        return relevance
+
+    def ask(self, scored: torch.nn.Module, batch: Batch, rng: CaseRandom) -> tuple[torch.Tensor, bool]:
+        """The function's relevance for a batch, and whether it drew random numbers."""
+        seed = derive_seed(rng.run_seed, rng.explainer, batch.ids[0])
+        with torch.random.fork_rng(devices=[]), numpy_state_kept():
+            torch.manual_seed(seed)
+            np.random.seed(seed % 2**32)
+            before = torch.get_rng_state(), np.random.get_state(legacy=False)
+            relevance = self.function(scored, batch.inputs, batch.target, *batch.context)
+            after = torch.get_rng_state(), np.random.get_state(legacy=False)
+        drew = not torch.equal(before[0], after[0]) or str(before[1]) != str(after[1])
+        relevance = torch.as_tensor(relevance)
+        return (relevance.unsqueeze(1) if relevance.ndim == batch.inputs.ndim - 1 else relevance), drew
+
+
+@contextmanager
+def numpy_state_kept() -> Iterator[None]:
+    """NumPy's global random state, restored on leaving."""
+    state = np.random.get_state()
+    try:
+        yield
+    finally:
+        np.random.set_state(state)

@@ -1,0 +1,208 @@
+"""What an explainer is, what it explains, and how it is found by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, TypeVar, get_args
+
+from heatproof.cases import Batch
+from heatproof.errors import HeatproofError, unknown_name
+from heatproof.lazy import torch
+from heatproof.registry import Registry
+from heatproof.seeds import CaseRandom
+
+Quantity = Literal["logit", "probability", "log_probability"]
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+
+explainers: Registry[type[Explainer]] = Registry("explainer")
+
+E = TypeVar("E", bound="type[Explainer]")
+
+
+def register_explainer(name: str) -> Callable[[E], E]:
+    """Class decorator: the explainer is known as `name` on the command line, in files and in Python."""
+
+    def file_under_name(cls: E) -> E:
+        cls.name = name
+        explainers.register(name)(cls)
+        return cls
+
+    return file_under_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explainer(ABC):
+    """Says how much each part of an input mattered for what a model decided.
+
+    A frozen dataclass whose fields are its parameters, so that it prints, compares and serialises by itself.
+    Fields declared with `compare=False` (memory limits) do not change the result and are not part of its identity.
+    """
+
+    name: ClassVar[str] = ""
+    family: ClassVar[str] = "other"
+    paper: ClassVar[str] = ""
+    cost: ClassVar[str] = "0"
+    """Forward and backward passes of the model per case, as a formula for people; `passes` gives the number."""
+
+    @abstractmethod
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        """Relevance of the inputs' shape, or with one channel. Call the object instead: it guards the model."""
+
+    def passes(self, channels: int) -> int:
+        """Forward plus backward passes of the model per case; `channels` is the width of the layer a CAM reads."""
+        return 0
+
+    def __call__(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        """Explain a batch; the model is left as it was, also when this raises."""
+        with untouched(model):
+            relevance = self.explain(model, batch, rng)
+        return checked(relevance, batch, self.label)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The fields that make the result what it is."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
+
+    @property
+    def label(self) -> str:
+        """The name with the parameters that differ from the defaults: `smoothgrad:samples=50`."""
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in fields(self)
+            if f.compare and f.name != "quantity" and getattr(self, f.name) != f.default
+        ]
+        return self.name + (":" + ",".join(changed) if changed else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreExplainer(Explainer):
+    """An explainer of the model's score for the target class; `quantity` says which score."""
+
+    quantity: Quantity = "logit"
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "quantity", QUANTITIES)
+
+    def score(
+        self,
+        model: torch.nn.Module,
+        inputs: torch.Tensor,
+        context: tuple[torch.Tensor, ...],
+        target: torch.Tensor,
+    ) -> torch.Tensor:
+        """The explained quantity of each row (B,), in the model's own precision.
+
+        The precision matters: a float32 probability that rounds to 1.0 has no gradient left (SVEA's published table).
+        """
+        return quantity_of(model(inputs, *context), target, self.quantity)
+
+    def gradient(
+        self, model: torch.nn.Module, inputs: torch.Tensor, context: tuple[torch.Tensor, ...], target: torch.Tensor
+    ) -> torch.Tensor:
+        """d score / d inputs, row by row."""
+        with torch.enable_grad():
+            inputs = inputs.detach().requires_grad_()
+            score = self.score(model, inputs, context, target)
+        return torch.autograd.grad(score.sum(), inputs)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledExplainer(ScoreExplainer):
+    """An explainer that asks the model about many variants of each case, at most `rows` at a time."""
+
+    rows: int = field(default=500, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "rows")
+
+    def blocks(self, batch: Batch, per_case: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Index pairs (case, sample) that cover all cases x samples, case by case, at most `rows` at a time."""
+        total = len(batch) * per_case
+        for start in range(0, total, self.rows):
+            row = torch.arange(start, min(start + self.rows, total), device=batch.inputs.device)
+            yield row // per_case, row % per_case
+
+    def score_rows(self, model: torch.nn.Module, inputs: torch.Tensor, batch: Batch, case: torch.Tensor) -> torch.Tensor:
+        """Scores of variants, without gradients; row i belongs to case `case[i]` of the batch."""
+        with torch.no_grad():
+            return self.score(model, inputs, context_rows(batch, case), batch.target[case])
+
+    def gradient_rows(
+        self, model: torch.nn.Module, inputs: torch.Tensor, batch: Batch, case: torch.Tensor
+    ) -> torch.Tensor:
+        """Gradients at variants; row i belongs to case `case[i]` of the batch."""
+        return self.gradient(model, inputs, context_rows(batch, case), batch.target[case])
+
+
+def context_rows(batch: Batch, case: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The context of each row, where row i belongs to case `case[i]`."""
+    return tuple(tensor[case] for tensor in batch.context)
+
+
+def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity) -> torch.Tensor:
+    """Logit, probability or log-probability of the target class from the model's outputs (B, K)."""
+    if outputs.ndim != 2:
+        raise HeatproofError(f"the model must return logits of shape (cases, classes), got {tuple(outputs.shape)}.")
+    if len(target) and not (0 <= int(target.min()) and int(target.max()) < outputs.shape[1]):
+        raise HeatproofError(
+            f"the target class must be between 0 and {outputs.shape[1] - 1}, the model has {outputs.shape[1]} outputs;"
+            f" got {int(target.min())} to {int(target.max())}."
+        )
+    if quantity == "probability":
+        outputs = outputs.softmax(1)
+    elif quantity == "log_probability":
+        outputs = outputs.log_softmax(1)
+    return outputs.gather(1, target[:, None])[:, 0]
+
+
+@contextmanager
+def untouched(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode, parameters without gradients; on leaving, modes and flags are what they were."""
+    modes = [(module, module.training) for module in model.modules()]
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        model.eval()
+        for parameter, _ in flags:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter, requires_grad in flags:
+            parameter.requires_grad_(requires_grad)
+
+
+def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
+    """The relevance, detached, once its type, shape and values are seen to be right."""
+    if not isinstance(relevance, torch.Tensor):
+        raise HeatproofError(f"{label} must return a torch.Tensor, it returned {type(relevance).__name__}.")
+    full = tuple(batch.inputs.shape)
+    single = (full[0], 1, *full[2:])
+    if tuple(relevance.shape) not in (full, single):
+        raise HeatproofError(
+            f"{label} returned relevance of shape {tuple(relevance.shape)}; it must be {full}, like the inputs, or {single}."
+        )
+    finite = relevance.isfinite().flatten(1).all(1)
+    if not bool(finite.all()):
+        bad = [case for case, good in zip(batch.ids, finite.tolist(), strict=True) if not good]
+        raise HeatproofError(f"{label} returned NaN or infinite relevance for {len(bad)} case(s), the first is {bad[0]!r}.")
+    return relevance.detach()
+
+
+def require_positive(explainer: Explainer, *names: str) -> None:
+    """Each of these parameters must be a number above zero."""
+    for name in names:
+        value = getattr(explainer, name)
+        if not value > 0:
+            raise HeatproofError(f"{explainer.name}: {name} must be above zero, got {value}.")
+
+
+def require_one_of(explainer: Explainer, name: str, allowed: tuple[str, ...]) -> None:
+    """This parameter must be one of these words."""
+    value = getattr(explainer, name)
+    if value not in allowed:
+        raise unknown_name(f"{explainer.name} {name}", str(value), allowed)

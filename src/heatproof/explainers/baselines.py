@@ -1,0 +1,84 @@
+"""Floors that know nothing of the model, and the ceiling that knows the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heatproof.cases import Batch
+from heatproof.errors import HeatproofError
+from heatproof.explainers.base import Explainer, register_explainer
+from heatproof.lazy import torch
+from heatproof.seeds import CaseRandom
+
+
+@register_explainer("random")
+@dataclass(frozen=True, kw_only=True)
+class Random(Explainer):
+    """Uniform noise: what a heatmap scores that says nothing."""
+
+    family = "floor"
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        shape = (1, *batch.space)
+        return rng.draw(batch.ids, lambda generator: torch.rand(shape, generator=generator)).to(batch.inputs)
+
+
+@register_explainer("centre")
+@dataclass(frozen=True, kw_only=True)
+class Centre(Explainer):
+    """A Gaussian bump in the middle of the input, a quarter of the extent wide."""
+
+    family = "floor"
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        middle = [(extent - 1) / 2 for extent in batch.space]
+        squares = squared_distance(batch.space, torch.tensor([middle]), [extent / 4 for extent in batch.space])
+        return torch.exp(-squares / 2).to(batch.inputs).unsqueeze(1).expand(len(batch), 1, *batch.space)
+
+
+@register_explainer("input_magnitude")
+@dataclass(frozen=True, kw_only=True)
+class InputMagnitude(Explainer):
+    """|x|: what is loud is relevant."""
+
+    family = "floor"
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        return batch.inputs.abs()
+
+
+@register_explainer("oracle")
+@dataclass(frozen=True, kw_only=True)
+class Oracle(Explainer):
+    """The true mask itself, a shade stronger towards its middle so that its maximum is not an edge.
+
+    `mask` names the ground truth; without it there must be exactly one.
+    """
+
+    family = "ceiling"
+
+    mask: str | None = None
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        names = sorted(batch.masks)
+        chosen = self.mask or (names[0] if len(names) == 1 else None)
+        if chosen not in batch.masks:
+            known = ", ".join(names) or "none"
+            raise HeatproofError(f"oracle needs one ground-truth mask, given by mask=NAME; these cases have: {known}.")
+        mask = batch.masks[chosen].to(batch.inputs)
+        places = torch.stack(torch.meshgrid(*[torch.arange(n) for n in batch.space], indexing="ij"), -1).to(mask)
+        flat = mask.flatten(1)
+        middle = (flat @ places.flatten(0, -2)) / flat.sum(1, keepdim=True).clamp(min=1)
+        far = float(sum(extent**2 for extent in batch.space))
+        nearness = 1 - squared_distance(batch.space, middle, [1.0] * len(batch.space)) / far
+        return (mask * (0.9 + 0.1 * nearness)).unsqueeze(1)
+
+
+def squared_distance(space: tuple[int, ...], middle: torch.Tensor, widths: list[float]) -> torch.Tensor:
+    """Squared distance (B, *space) of every position from each row of `middle` (B, dimensions), in widths."""
+    total = torch.zeros(len(middle), *space, device=middle.device, dtype=middle.dtype)
+    for axis, (extent, width) in enumerate(zip(space, widths, strict=True)):
+        steps = (torch.arange(extent, device=middle.device) - middle[:, axis, None]) / width
+        shape = [len(middle)] + [extent if other == axis else 1 for other in range(len(space))]
+        total = total + steps.square().view(shape)
+    return total

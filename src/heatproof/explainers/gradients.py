@@ -1,0 +1,116 @@
+"""Methods that read the model's gradient.
+
+Captum has them too; ours draw noise by case, bound their memory, take context inputs and any explained quantity,
+and need no further dependency. The tests hold them equal to Captum's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heatproof.cases import Batch
+from heatproof.explainers.base import SampledExplainer, ScoreExplainer, register_explainer, require_positive
+from heatproof.lazy import torch
+from heatproof.seeds import CaseRandom
+
+
+@register_explainer("gradient")
+@dataclass(frozen=True, kw_only=True)
+class Gradient(ScoreExplainer):
+    """The gradient of the score, signed: d S / d x."""
+
+    family = "gradient"
+    paper = "Simonyan et al. 2014"
+    cost = "2"
+
+    def passes(self, channels: int) -> int:
+        return 2
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        return self.gradient(model, batch.inputs, batch.context, batch.target)
+
+
+@register_explainer("gradient_x_input")
+@dataclass(frozen=True, kw_only=True)
+class GradientXInput(Gradient):
+    """The gradient times the input: x * d S / d x."""
+
+    paper = "Shrikumar et al. 2016"
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        return batch.inputs * super().explain(model, batch, rng)
+
+
+@register_explainer("smoothgrad")
+@dataclass(frozen=True, kw_only=True)
+class SmoothGrad(SampledExplainer):
+    """Mean gradient over noisy copies: mean_i d S / d x at x + e_i, e_i ~ N(0, (sigma * (max x - min x))^2)."""
+
+    family = "gradient"
+    paper = "Smilkov et al. 2017"
+    cost = "2 x samples"
+
+    samples: int = 25
+    sigma: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "samples", "sigma")
+
+    def passes(self, channels: int) -> int:
+        return 2 * self.samples
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        return self.mean_gradient(model, batch, self.noise(batch, rng))
+
+    def noise(self, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        """Noise (B, samples, C, *space), scaled by each case's own range of values."""
+        shape = (self.samples, *batch.inputs.shape[1:])
+        noise = rng.draw(batch.ids, lambda generator: torch.randn(shape, generator=generator)).to(batch.inputs)
+        values = batch.inputs.flatten(1)
+        spread = self.sigma * (values.amax(1) - values.amin(1))
+        return noise * spread.view(-1, *[1] * (noise.ndim - 1))
+
+    def mean_gradient(self, model: torch.nn.Module, batch: Batch, noise: torch.Tensor) -> torch.Tensor:
+        """The mean gradient over the given noise (B, samples, C, *space)."""
+        total = torch.zeros_like(batch.inputs)
+        for case, sample in self.blocks(batch, noise.shape[1]):
+            gradient = self.gradient_rows(model, batch.inputs[case] + noise[case, sample], batch, case)
+            total.index_add_(0, case, gradient)
+        return total / noise.shape[1]
+
+
+@register_explainer("integrated_gradients")
+@dataclass(frozen=True, kw_only=True)
+class IntegratedGradients(SampledExplainer):
+    """(x - b) * integral_0^1 of d S / d x at b + a (x - b) over a; baseline b = 0, trapezoid rule.
+
+    `steps` intervals have `steps` + 1 points, the two ends at half weight, so that the weights add up to one
+    (Captum's `riemann_trapezoid` of n points adds up to (n - 1) / n).
+    """
+
+    family = "gradient"
+    paper = "Sundararajan et al. 2017"
+    cost = "2 x (steps + 1)"
+
+    steps: int = 50
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "steps")
+
+    def passes(self, channels: int) -> int:
+        return 2 * (self.steps + 1)
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        points = self.steps + 1
+        column = (-1, *[1] * (batch.inputs.ndim - 1))
+        share = torch.linspace(0, 1, points).to(batch.inputs).view(column)
+        weight = torch.full((points,), 1 / self.steps).to(batch.inputs)
+        weight[[0, -1]] /= 2
+        weight = weight.view(column)
+        total = torch.zeros_like(batch.inputs)
+        for case, point in self.blocks(batch, points):
+            gradient = self.gradient_rows(model, share[point] * batch.inputs[case], batch, case)
+            total.index_add_(0, case, weight[point] * gradient)
+        return batch.inputs * total

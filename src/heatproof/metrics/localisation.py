@@ -1,0 +1,63 @@
+"""Does the heatmap lie where the truth is? Heatmaps (B, *space) are non-negative (pooled), masks boolean.
+
+Every score is NaN where it is undefined: an empty mask, a heatmap that is zero everywhere, a heatmap with NaN.
+"""
+
+from __future__ import annotations
+
+from heatproof.errors import HeatproofError
+from heatproof.lazy import torch
+from heatproof.metrics.base import register_metric
+
+
+@register_metric("mass_accuracy", title="Mass accuracy", needs=("mask",), paper="Arras et al. 2022")
+def mass_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Share of the relevance that lies inside the mask: sum of H over the mask / sum of H."""
+    heatmap, mask = flat_pair(heatmap, mask)
+    score = (heatmap * mask).sum(1) / heatmap.sum(1)
+    return where_defined(score, heatmap, mask)
+
+
+@register_metric("rank_accuracy", title="Rank accuracy", needs=("mask",), paper="Arras et al. 2022")
+def rank_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Share of the K most relevant positions that lie inside the mask, K = its size.
+
+    Positions of equal relevance at the K-th place share the places left: the exact expected value over all ways of
+    breaking the tie.
+    """
+    heatmap, mask = flat_pair(heatmap, mask)
+    size = mask.sum(1, keepdim=True)
+    descending = heatmap.sort(1, descending=True).values
+    kth = descending.gather(1, (size - 1).clamp(min=0))
+    above, tied = heatmap > kth, heatmap == kth
+    left = size[:, 0] - above.sum(1)
+    hits = (above & mask).sum(1) + left * (tied & mask).sum(1) / tied.sum(1)
+    return where_defined(hits / size[:, 0], heatmap, mask)
+
+
+@register_metric("pointing_game", title="Pointing game", needs=("mask",), paper="Zhang et al. 2018")
+def pointing_game(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Whether the most relevant position lies inside the mask; of several maxima, the share that does."""
+    heatmap, mask = flat_pair(heatmap, mask)
+    peak = heatmap == heatmap.amax(1, keepdim=True)
+    score = (peak & mask).sum(1) / peak.sum(1)
+    return where_defined(score.double(), heatmap, mask)
+
+
+def flat_pair(heatmap: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Heatmap in float64 and mask, both (B, positions), once they are seen to fit each other."""
+    if heatmap.shape != mask.shape:
+        raise HeatproofError(
+            f"heatmap {tuple(heatmap.shape)} and mask {tuple(mask.shape)} must have the same shape (cases, *space)."
+        )
+    if mask.dtype != torch.bool:
+        raise HeatproofError(f"the mask must be boolean, got {mask.dtype}.")
+    if bool((heatmap < 0).any()):
+        raise HeatproofError("the heatmap has negative values; pool the relevance first (heatproof list poolings).")
+    return heatmap.flatten(1).double(), mask.flatten(1)
+
+
+def where_defined(score: torch.Tensor, heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The score, NaN for an empty mask, an all-zero heatmap or one that is not finite."""
+    defined = mask.any(1) & (heatmap > 0).any(1) & heatmap.isfinite().all(1)
+    return torch.where(defined, score, torch.full_like(score, torch.nan))

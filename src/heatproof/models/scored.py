@@ -1,0 +1,27 @@
+"""A model whose outputs are the explained quantity, for explainers that know nothing of quantities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from heatproof.explainers.base import Quantity
+
+
+class Scored(nn.Module):
+    """Logits, probabilities or log-probabilities (B, K) of `model`."""
+
+    def __init__(self, model: nn.Module, quantity: Quantity) -> None:
+        super().__init__()
+        self.model = model
+        self.quantity = quantity
+
+    def forward(self, inputs: Tensor, *context: Tensor) -> Tensor:
+        outputs: Tensor = self.model(inputs, *context)
+        if self.quantity == "probability":
+            return outputs.softmax(1)
+        if self.quantity == "log_probability":
+            return outputs.log_softmax(1)
+        return outputs

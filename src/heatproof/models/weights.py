@@ -1,0 +1,87 @@
+"""Weights on disk: NumPy .npz archives (no pickles) and PyTorch state dicts (loaded weights-only)."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from heatproof.errors import HeatproofError
+from heatproof.workspace import write_whole
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Fill the model from a file; a file that does not fit is an error that says what is wrong with it."""
+    arrays = read_arrays(path)
+    expected = model.state_dict()
+    missing = sorted(set(expected) - set(arrays))
+    foreign = sorted(set(arrays) - set(expected))
+    if missing or foreign:
+        parts = [f"misses {', '.join(missing)}"] * bool(missing) + [f"has unknown {', '.join(foreign)}"] * bool(foreign)
+        raise HeatproofError(
+            f"{path} does not hold weights of {type(model).__name__}: it {' and '.join(parts)}."
+            f" Expected: {', '.join(expected)}."
+        )
+    state = {}
+    for name, tensor in expected.items():
+        array = arrays[name]
+        if not np.issubdtype(array.dtype, np.number):
+            raise HeatproofError(f"{path}: {name} holds {array.dtype}, not numbers.")
+        if tuple(array.shape) != tuple(tensor.shape):
+            raise HeatproofError(
+                f"{path}: {name} has shape {tuple(array.shape)}, {type(model).__name__} needs {tuple(tensor.shape)}."
+            )
+        if not np.isfinite(array).all():
+            raise HeatproofError(f"{path}: {name} holds NaN or infinite values.")
+        state[name] = torch.as_tensor(array, dtype=tensor.dtype)
+    model.load_state_dict(state)
+
+
+def read_arrays(path: Path) -> Mapping[str, np.ndarray[Any, Any]]:
+    """The named arrays of a .npz file or of a PyTorch state dict (.pt, .pth)."""
+    if not path.is_file():
+        raise HeatproofError(f"there is no weights file {path}.")
+    try:
+        if path.suffix in (".pt", ".pth"):
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            return {name: tensor.numpy() for name, tensor in state.items()}
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise HeatproofError(f"{path} holds a single array; weights are a .npz archive of named arrays.")
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except HeatproofError:
+        raise
+    except (OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, zipfile.BadZipFile, zipfile.error) as problem:
+        raise HeatproofError(
+            f"{path} cannot be read as weights: it is truncated or not a .npz, .pt or .pth file ({problem})."
+        ) from problem
+    except Exception as problem:  # torch.load raises pickle errors of many kinds for foreign files
+        raise HeatproofError(f"{path} cannot be read as weights ({type(problem).__name__}: {problem}).") from problem
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """Write the model's weights as .npz, whole or not at all."""
+    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # a file object, because savez appends .npz to names
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes the names for its own keyword
+
+    write_whole(path, write)
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A short hash of all weights: two models with the same fingerprint decide the same."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        array = tensor.detach().cpu().contiguous().numpy()
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:16]

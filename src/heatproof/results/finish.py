@@ -1,0 +1,63 @@
+"""From parts to tables and the page."""
+
+from __future__ import annotations
+
+from heatproof.benchmarks.base import Benchmark
+from heatproof.engine.store import Store
+from heatproof.errors import HeatproofError
+from heatproof.lazy import np, pl, torch
+from heatproof.progress import Progress
+from heatproof.results.leaderboard import leaderboard
+from heatproof.results.run import LEADERBOARD, SUMMARY, Run
+from heatproof.results.tables import markdown
+from heatproof.workspace import write_whole
+
+
+def finish_run(benchmark: Benchmark, store: Store, seed: int, progress: Progress) -> Run:
+    """Score what needs whole data sets, and write leaderboard.csv, leaderboard.md and report.html."""
+    run = Run(store.folder)
+    parts = store.scores(entry["folder"] for entry in run.manifest["explainers"])
+    if parts.is_empty():
+        reasons = sorted({f"{failure['explainer']}: {failure['message']}" for failure in store.failures()})
+        raise HeatproofError("every explainer failed, so there is no table.\n  " + "\n  ".join(reasons))
+    steps = 4
+    progress("scoring: whole data set", 0, steps)
+    summary = benchmark.summarise(parts)
+    write_whole(store.folder / SUMMARY, summary.write_parquet)
+    progress("scoring: intervals", 1, steps)
+    table = leaderboard(
+        pl.concat([parts, summary], how="diagonal"),
+        benchmark=benchmark.name,
+        dataset=benchmark.dataset,
+        metrics=benchmark.metrics,
+        reference=benchmark.reference(),
+        seed=seed,
+    )
+    write_whole(store.folder / LEADERBOARD, table.write_csv)
+    text = markdown(run)
+    write_whole(store.folder / "leaderboard.md", lambda path: path.write_text(text, encoding="utf-8"))
+    progress("scoring: page", 2, steps)
+    write_examples(benchmark, store)
+    run.report()
+    progress("scoring: done", steps, steps)
+    return run
+
+
+def write_examples(benchmark: Benchmark, store: Store) -> None:
+    """Keep the inputs and masks of the page's examples beside their heatmaps."""
+    wanted = benchmark.examples()
+    ids: list[str] = []
+    inputs: list[torch.Tensor] = []
+    masks: dict[str, list[torch.Tensor]] = {}
+    for chunk in benchmark.chunks():
+        batch = benchmark.load(chunk)
+        for i, case in enumerate(batch.ids):
+            if case in wanted and case not in ids:
+                ids.append(case)
+                inputs.append(batch.inputs[i])
+                for name, mask in batch.masks.items():
+                    masks.setdefault(name, []).append(mask[i])
+    if ids:
+        arrays = {"ids": np.asarray(ids), "inputs": torch.stack(inputs).numpy()}
+        arrays |= {f"mask.{name}": torch.stack(found).numpy() for name, found in masks.items()}
+        store.write_examples(arrays)

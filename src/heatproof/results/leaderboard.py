@@ -1,0 +1,116 @@
+"""The leaderboard: one line per model, target, explainer, metric, ground truth, pooling and subset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from heatproof.errors import HeatproofError
+from heatproof.lazy import np, pl
+from heatproof.results.statistics import bootstrap_means, interval, over_models
+
+COLUMNS = (
+    "benchmark", "dataset", "model", "target", "explainer", "metric", "ground_truth", "pooling", "subset", "n",
+    "mean", "std", "median", "ci_low", "ci_high", "reference", "seconds_per_case", "passes_per_case",
+)  # fmt: skip
+NUMBERS = COLUMNS[COLUMNS.index("mean") :]
+KEY = ("model", "target", "explainer")
+VARIANT = ("metric", "ground_truth", "pooling")
+
+
+def leaderboard(
+    scores: pl.DataFrame, *, benchmark: str, dataset: str, metrics: Sequence[str], reference: pl.DataFrame, seed: int
+) -> pl.DataFrame:
+    """Means, spreads and intervals of score rows, with the paper's number and the cost of explaining.
+
+    `std` is the population's over cases. Where there are several models, further lines sum them up: `model` says how
+    many, `n` is their number, `std` the spread (ddof 1) of their means, and the interval resamples cases and models.
+    """
+    lines: list[dict[str, Any]] = []
+    measured = scores.filter(pl.col("metric").is_in(list(metrics)))
+    for variant, group in sorted(measured.group_by(*VARIANT), key=lambda item: variant_order(item[0], metrics)):
+        wide = group.pivot(on=list(KEY), index="case", values="value", aggregate_function="first").sort("case")
+        keys = group.select(*KEY).unique(maintain_order=True).rows()
+        # Pivoted columns come in the order of first appearance, as the keys do.
+        values = wide.drop("case").to_numpy().astype(np.float64)
+        means = bootstrap_means(values, seed)
+        named = dict(zip(VARIANT, (str(part) for part in variant), strict=True))
+        lines += [line | named for line in case_lines(keys, values, means)]
+        lines += [line | named for line in model_lines(keys, values, means, seed)]
+    table = pl.DataFrame(lines, infer_schema_length=None).with_columns(
+        benchmark=pl.lit(benchmark), dataset=pl.lit(dataset), subset=pl.lit("all")
+    )
+    table = table.join(costs(scores), on=["target", "explainer"], how="left")
+    table = table.with_columns(name=pl.col("explainer").str.split(":").list.first())
+    known = reference.rename({"explainer": "name"})
+    table = table.join(known, on=["name", "target", "metric"], how="left", maintain_order="left")
+    return table.select(*COLUMNS)
+
+
+def variant_order(variant: Sequence[Any], metrics: Sequence[str]) -> tuple[int, str, str]:
+    metric, ground_truth, pooling = (str(part) for part in variant)
+    return list(metrics).index(metric), ground_truth, pooling
+
+
+def case_lines(
+    keys: Sequence[Sequence[str]], values: np.ndarray[Any, Any], means: np.ndarray[Any, Any]
+) -> Iterator[dict[str, Any]]:
+    """A line per model, target and explainer: statistics over cases."""
+    low, high = interval(means)
+    for column, key in enumerate(keys):
+        defined = values[:, column][~np.isnan(values[:, column])]
+        yield dict(zip(KEY, key, strict=True)) | statistics(defined, 0, float(low[column]), float(high[column]))
+
+
+def model_lines(
+    keys: Sequence[Sequence[str]], values: np.ndarray[Any, Any], means: np.ndarray[Any, Any], seed: int
+) -> Iterator[dict[str, Any]]:
+    """A line per target and explainer that several models have: statistics over the models' means."""
+    columns: dict[tuple[str, str], list[int]] = {}
+    for column, (_, target, explainer) in enumerate(keys):
+        columns.setdefault((target, explainer), []).append(column)
+    for (target, explainer), chosen in columns.items():
+        if len(chosen) < 2:
+            continue
+        low, high = interval(over_models(means[:, chosen, None], seed))
+        model_means = np.array([np.nanmean(column) if (~np.isnan(column)).any() else np.nan for column in values[:, chosen].T])
+        line = {"model": all_models(len(chosen)), "target": target, "explainer": explainer}
+        yield line | statistics(model_means[~np.isnan(model_means)], 1, float(low[0]), float(high[0]))
+
+
+def all_models(count: int) -> str:
+    """What the `model` column says on lines that sum up several models."""
+    return f"mean of {count} models"
+
+
+def statistics(defined: np.ndarray[Any, Any], ddof: int, low: float, high: float) -> dict[str, Any]:
+    if not len(defined):
+        return {"n": 0, "mean": None, "std": None, "median": None, "ci_low": None, "ci_high": None}
+    return {
+        "n": len(defined),
+        "mean": float(defined.mean()),
+        "std": float(defined.std(ddof=min(ddof, len(defined) - 1))),
+        "median": float(np.median(defined)),
+        "ci_low": low,
+        "ci_high": high,
+    }
+
+
+def costs(scores: pl.DataFrame) -> pl.DataFrame:
+    """Seconds and passes per case of each explainer, over all cases that it explained."""
+    measured = scores.filter(pl.col("metric").is_in(["seconds", "passes"]))
+    return measured.group_by("target", "explainer").agg(
+        seconds_per_case=pl.col("value").filter(pl.col("metric") == "seconds").mean(),
+        passes_per_case=pl.col("value").filter(pl.col("metric") == "passes").mean(),
+    )
+
+
+def read_leaderboard(path: Path) -> pl.DataFrame:
+    """leaderboard.csv with the types that it was written with; an axis that does not apply is empty text."""
+    types = {name: pl.Float64 if name in NUMBERS else pl.Int64 if name == "n" else pl.String for name in COLUMNS}
+    try:
+        table = pl.read_csv(path, schema_overrides=types)
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise HeatproofError(f"{path} cannot be read as a leaderboard: {problem}") from problem
+    return table.with_columns(pl.col(pl.String).fill_null(""))

@@ -1,0 +1,61 @@
+"""run.json: everything needed to repeat a run and to read its results."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import inspect
+import json
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib.metadata import version
+from typing import Any
+
+from heatproof.benchmarks.base import Benchmark
+from heatproof.engine.plan import explained_quantity, folder_name
+from heatproof.explainers.adapters import FunctionExplainer
+from heatproof.explainers.base import Explainer
+
+
+def make_manifest(benchmark: Benchmark, explainers: Sequence[Explainer], seed: int) -> dict[str, Any]:
+    """The content of run.json. Two runs with equal `configuration` have equal scores for equal explainers."""
+    configuration = {"benchmark": benchmark.name, "heatproof": version("heatproof"), "seed": seed}
+    return {
+        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": " ".join(["heatproof", *sys.argv[1:]]) if sys.argv[0].endswith("heatproof") else None,
+        "title": benchmark.title,
+        "paper": benchmark.paper,
+        "dataset": benchmark.dataset,
+        "metrics": list(benchmark.metrics),
+        "configuration": configuration | benchmark.configuration(),
+        "explainers": [describe(explainer) for explainer in explainers],
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in ("torch", "scikit-learn")},
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def describe(explainer: Explainer) -> dict[str, Any]:
+    """Everything needed to make the explainer again, as plain data."""
+    return {
+        "explainer": explainer.label,
+        "name": explainer.name,
+        "family": explainer.family,
+        "target": explained_quantity(explainer),
+        "folder": folder_name(explainer),
+        "parameters": json.loads(json.dumps(explainer.parameters, default=str)),
+        "limits": {f.name: getattr(explainer, f.name) for f in fields(explainer) if not f.compare},
+        "source": source_hash(explainer),
+    }
+
+
+def source_hash(explainer: Explainer) -> str | None:
+    """A hash of the code of a user's explainer, so that a changed one does not pass for its old results."""
+    thing: Any = explainer.function if isinstance(explainer, FunctionExplainer) else type(explainer)
+    if thing.__module__.startswith("heatproof."):
+        return None
+    try:
+        return hashlib.sha256(inspect.getsource(thing).encode()).hexdigest()[:16]
+    except (OSError, TypeError):  # typed at a prompt: there is no source to read
+        return None

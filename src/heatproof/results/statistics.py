@@ -1,0 +1,51 @@
+"""Means with 95 % intervals, by a bootstrap that is one matrix product."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heatproof.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RESAMPLES = 2000
+LEVEL = 0.95
+
+
+def case_weights(cases: int, seed: int, resamples: int = RESAMPLES) -> NDArray[np.float64]:
+    """How often each case is drawn (resamples, cases) when `cases` are drawn with replacement."""
+    rng = np.random.default_rng([seed, cases])
+    drawn = rng.integers(0, cases, size=(resamples, cases))
+    offset = np.arange(resamples)[:, None] * cases
+    counts = np.bincount((drawn + offset).ravel(), minlength=resamples * cases)
+    return counts.reshape(resamples, cases).astype(np.float64)
+
+
+def bootstrap_means(values: NDArray[np.float64], seed: int, resamples: int = RESAMPLES) -> NDArray[np.float64]:
+    """Means (resamples, columns) of values (cases, columns) over resampled cases; undefined values (NaN) do not count.
+
+    All columns see the same resamples, so that differences between them can be judged too.
+    """
+    weights = case_weights(len(values), seed, resamples)
+    defined = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        means: NDArray[np.float64] = (weights @ np.where(defined, values, 0.0)) / (weights @ defined.astype(np.float64))
+    return means
+
+
+def interval(means: NDArray[np.float64], level: float = LEVEL) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Percentile interval (low, high) of bootstrap means (resamples, columns)."""
+    tail = (1 - level) / 2
+    undefined = np.isnan(means).all(0)
+    filled = np.where(undefined, 0.0, means)
+    low, high = np.nanquantile(filled, [tail, 1 - tail], axis=0)
+    return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
+
+
+def over_models(means: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Means (resamples, columns) over resampled models too, from case-bootstrap means (resamples, models, columns)."""
+    resamples, models, _ = means.shape
+    weights = case_weights(models, seed + 1, resamples) / models
+    combined: NDArray[np.float64] = np.einsum("rm,rmc->rc", weights, means)
+    return combined

@@ -1,0 +1,190 @@
+"""The leaderboard as people read it: one line per explainer, in percent, floors and ceiling beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from heatproof.lazy import pl
+from heatproof.metrics import metrics
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from heatproof.results.run import Run
+
+TARGET_TITLES = {
+    "probability": "Explaining the probability (as published)",
+    "logit": "Explaining the logit",
+    "log_probability": "Explaining the log-probability",
+}
+BASELINE_FAMILIES = ("floor", "ceiling", "raw")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A mean with its interval, and the paper's number where there is one; all fractions."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    reference: float | None
+
+    @property
+    def text(self) -> str:
+        return f"{100 * self.mean:.1f} ±{50 * (self.high - self.low):.1f}"
+
+    @property
+    def reference_text(self) -> str:
+        return "" if self.reference is None else f"{100 * self.reference:.1f}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """An explainer (for one explained quantity) and its scores by metric."""
+
+    explainer: str
+    target: str
+    family: str
+    cells: dict[str, Cell]
+    seconds: float | None
+    passes: float | None
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.family in BASELINE_FAMILIES
+
+
+@dataclass(frozen=True)
+class Board:
+    """The lines of one explained quantity, best first, then the baselines that know nothing of the model."""
+
+    target: str
+    title: str
+    model: str
+    metrics: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def referenced(self) -> tuple[str, ...]:
+        """The metrics for which the paper has numbers on this board."""
+        return tuple(
+            metric
+            for metric in self.metrics
+            if any(metric in line.cells and line.cells[metric].reference is not None for line in self.lines if not line.is_baseline)
+        )
+
+
+def boards(run: Run) -> list[Board]:
+    """One board per explained quantity. Several models are shown by their mean, poolings by the first of the run."""
+    table = run.leaderboard()
+    models = table["model"].unique(maintain_order=True).to_list()
+    summed = [model for model in models if model.startswith("mean of ")]
+    model = summed[0] if summed else models[0]
+    pooling = next(iter(run.manifest["configuration"].get("poolings", [""])))
+    shown = table.filter((pl.col("model") == model) & pl.col("pooling").is_in(["", pooling]))
+    names = tuple(metric for metric in run.manifest["metrics"] if metric in shown["metric"])
+    families = {entry["explainer"]: entry["family"] for entry in run.manifest["explainers"]}
+    lines = [
+        read_line(str(explainer), str(target), families.get(str(explainer), "raw"), group)
+        for (explainer, target), group in shown.group_by("explainer", "target", maintain_order=True)
+    ]
+    baselines = ranked([line for line in lines if not line.target], names)
+    targets = [target for target in TARGET_TITLES if any(line.target == target for line in lines)]
+    return [
+        Board(
+            target,
+            TARGET_TITLES.get(target, "Baselines"),
+            model,
+            names,
+            tuple([*ranked([line for line in lines if line.target == target and target], names), *baselines]),
+        )
+        for target in (targets or [""])
+    ]
+
+
+def read_line(explainer: str, target: str, family: str, group: pl.DataFrame) -> Line:
+    rows = [row for row in group.iter_rows(named=True) if row["mean"] is not None]
+    cells = {r["metric"]: Cell(r["mean"], r["ci_low"], r["ci_high"], r["n"], r["reference"]) for r in rows}
+    first: dict[str, Any] = group.row(0, named=True)
+    return Line(explainer, target, family, cells, first["seconds_per_case"], first["passes_per_case"])
+
+
+def ranked(lines: Sequence[Line], names: Sequence[str]) -> list[Line]:
+    """Best first by the first metric that a line has a score for; lines without one last."""
+
+    def rank(line: Line) -> tuple[int, float]:
+        for place, name in enumerate(names):
+            if name in line.cells:
+                sign = -1 if metrics[name].higher_is_better else 1
+                return place, sign * line.cells[name].mean
+        return len(names), 0.0
+
+    return sorted(lines, key=rank)
+
+
+def heading(metric: str) -> str:
+    """The metric's title with the direction in which it is better."""
+    return f"{metrics[metric].title} {'↑' if metrics[metric].higher_is_better else '↓'}"
+
+
+def failure_lines(run: Run) -> list[str]:
+    """One line per failed unit."""
+    return [
+        f"{failure['explainer']}{' (' + failure['target'] + ')' if failure['target'] else ''}, {failure['chunk']}: {failure['message']}"
+        for failure in run.failures()
+    ]
+
+
+def markdown(run: Run) -> str:
+    """leaderboard.md."""
+    parts = [f"# {run.manifest['title']}\n"]
+    for board in boards(run):
+        parts.append(f"## {board.title}\n")
+        parts.append(f"Model: {board.model}. Percent, mean ± half the 95 % interval; “paper” is the published number.\n")
+        head, rule = ["explainer"], ["---"]
+        for metric in board.metrics:
+            head += [heading(metric)] + ["paper"] * (metric in board.referenced)
+            rule += ["---:"] * (1 + (metric in board.referenced))
+        rows = [head, rule]
+        for line in board.lines:
+            row = [f"*{line.explainer}*" if line.is_baseline else line.explainer]
+            for metric in board.metrics:
+                cell = line.cells.get(metric)
+                row.append(cell.text if cell else "–")
+                if metric in board.referenced:
+                    row.append(cell.reference_text if cell else "")
+            rows.append(row)
+        parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
+    failed = failure_lines(run)
+    if failed:
+        parts.append("## Not computed\n")
+        parts.append("\n".join(f"- {line}" for line in failed) + "\n")
+    return "\n".join(parts)
+
+
+def terminal(run: Run) -> list[RenderableType]:
+    """The boards as tables for a terminal."""
+    from rich import box
+    from rich.table import Table
+
+    tables: list[RenderableType] = []
+    for board in boards(run):
+        table = Table(title=board.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("explainer", no_wrap=True)
+        for metric in board.metrics:
+            table.add_column(heading(metric), justify="right")
+            if metric in board.referenced:
+                table.add_column("paper", justify="right", style="cyan")
+        for line in board.lines:
+            row = [line.explainer]
+            for metric in board.metrics:
+                cell = line.cells.get(metric)
+                row.append(cell.text if cell else "–")
+                if metric in board.referenced:
+                    row.append(cell.reference_text if cell else "")
+            table.add_row(*row, style="dim" if line.is_baseline else None)
+        tables.append(table)
+    return tables

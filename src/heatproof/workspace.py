@@ -1,0 +1,34 @@
+"""Where trained models and other things made once are kept between runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from heatproof.errors import HeatproofError
+
+
+def workspace(*parts: str) -> Path:
+    """A path in the cache folder: `HEATPROOF_HOME`, or the user's cache folder of this system."""
+    home = os.environ.get("HEATPROOF_HOME")
+    if home is None:
+        from platformdirs import user_cache_dir
+
+        home = user_cache_dir("heatproof", appauthor=False)
+    return Path(home, *parts)
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then rename it: a file that exists is whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        temporary.replace(path)
+    except OSError as problem:
+        raise HeatproofError(
+            f"cannot write {path}: {problem.strerror or problem}. Choose a folder that you may write to."
+        ) from problem
+    finally:
+        temporary.unlink(missing_ok=True)
