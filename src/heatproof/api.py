@@ -11,7 +11,7 @@ from heatproof.cases import Batch
 from heatproof.engine.estimate import Estimate, estimate
 from heatproof.engine.local import run_units
 from heatproof.engine.plan import Unit, for_quantities, make_plan
-from heatproof.engine.store import Store
+from heatproof.engine.store import Store, default_folder
 from heatproof.engine.work import do_unit
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.base import Explainer, Quantity
@@ -38,7 +38,7 @@ def explain(
     seed: int = 0,
     **parameters: Any,
 ) -> torch.Tensor:
-    """Relevance of the inputs (B, C, *space) for the target class: `explain(net, x, "integrated_gradients", steps=100)`.
+    """Relevance of the inputs (B, C, *space) for a class: `explain(net, x, "integrated_gradients", steps=100)`.
 
     `target` is a class per case, one class for all, or None for the class that the model predicts. `parameters` are
     those of the explainer; `quantity="probability"` explains the probability instead of the logit.
@@ -109,11 +109,6 @@ def dry_run(
 def load_run(folder: Path | str) -> Run:
     """The results in a run folder."""
     return Run(folder)
-
-
-def default_folder(benchmark: str, preset: str) -> Path:
-    """Where a run goes when nobody says where: the same command finds it again."""
-    return Path("runs") / f"{benchmark}-{preset}"
 
 
 def prepare_run(

@@ -32,7 +32,8 @@ class Batch:
     def __post_init__(self) -> None:
         if self.inputs.ndim < 3:
             raise HeatproofError(
-                f"inputs must be (cases, channels, *space) with at least one space dimension, got shape {tuple(self.inputs.shape)}."
+                "inputs must be (cases, channels, *space) with at least one space dimension,"
+                f" got shape {tuple(self.inputs.shape)}."
             )
         size = len(self.inputs)
         columns: dict[str, int] = {"target": len(self.target), "ids": len(self.ids)}

@@ -69,7 +69,8 @@ def templates() -> NDArray[np.float64]:
     shapes = np.asarray(TEMPLATES, dtype=np.float64)
     shapes = shapes - shapes.mean(1, keepdims=True)
     shapes = shapes / shapes.std(1, keepdims=True)
-    return (shapes - shapes[:, :1]) / 6.0
+    zeroed: NDArray[np.float64] = (shapes - shapes[:, :1]) / 6.0
+    return zeroed
 
 
 def make(settings: Settings | None = None) -> tuple[Signals, Signals]:

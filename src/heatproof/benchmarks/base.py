@@ -80,6 +80,10 @@ class Benchmark(ABC):
         """Further score rows that need the rows of a whole data set."""
         return scores.clear()
 
+    def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+        """What a reader of the table should know, said with the run's own numbers."""
+        return []
+
     def examples(self) -> frozenset[str]:
         """The cases whose heatmaps are kept for the page."""
         return frozenset()

@@ -9,13 +9,13 @@ because we know where the digit lies: mass accuracy, rank accuracy and the point
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from heatproof import mnist1d
 from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
@@ -54,7 +54,10 @@ class Svea(Benchmark):
     """
 
     title = "SVEA: regions of explanation on MNIST-1D"
-    paper = "Sattarzadeh et al. 2021, SVEA: A Small-scale Benchmark for Validating the Usability of Post-hoc Explainable AI Solutions in Image and Signal Recognition"
+    paper = (
+        "Sattarzadeh et al. 2021, SVEA: A Small-scale Benchmark for Validating the Usability of Post-hoc Explainable AI"
+        " Solutions in Image and Signal Recognition"
+    )
     dataset = "mnist1d"
     metrics = ("roe_accuracy", "drop", "increase", "mass_accuracy", "rank_accuracy", "pointing_game")
     default_explainers = (
@@ -74,7 +77,11 @@ class Svea(Benchmark):
         "input_magnitude",
         "oracle",
     )
-    presets = {"quick": {"limit": 1000}, "standard": {}, "paper": {"model_seeds": 3}}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "quick": {"limit": 1000},
+        "standard": {},
+        "paper": {"model_seeds": 3},
+    }
 
     limit: int | None = None
     weights: Path | str | None = None
@@ -132,6 +139,7 @@ class Svea(Benchmark):
         return {
             "limit": self.limit,
             "window": self.window,
+            "roe_length": ROE_LENGTH,
             "poolings": list(self.poolings),
             "data": digest.hexdigest()[:16],
             "models": {name: fingerprint(network.module) for name, network in self.networks.items()},
@@ -139,14 +147,14 @@ class Svea(Benchmark):
 
     def chunks(self) -> Sequence[Chunk]:
         return [
-            Chunk(f"{name}.{split}-{start:04d}", name, min(CHUNK, len(part) - start))
+            Chunk(f"{split}-{start:04d}", name, min(CHUNK, len(part) - start))
             for name in self.networks
             for split, part in (("test", self.test), ("train", self.train))
             for start in range(0, len(part), CHUNK)
         ]
 
     def load(self, chunk: Chunk) -> Batch:
-        split, start = chunk.name.removeprefix(chunk.model + ".").split("-")
+        split, start = chunk.name.split("-")
         rows = slice(int(start), int(start) + chunk.cases)
         network = self.networks[chunk.model]
         part = (self.test if split == "test" else self.train)[rows]
@@ -223,9 +231,31 @@ class Svea(Benchmark):
             add(str(model), str(explainer), str(target), roe_accuracy(train, self.train.y, test, self.test.y))
         return pl.concat(tested)
 
+    def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+        """Why the table has two targets, with this run's own numbers."""
+        probabilities = scores.filter(pl.col("metric") == "roe_start").unique(["model", "case"])["probability"]
+        saturated = float((probabilities == 1.0).cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
+        lines = table.filter((pl.col("metric") == "roe_accuracy") & pl.col("explainer").is_in(["gradient", "grad_cam"]))
+        wide = lines.filter(pl.col("model") == table["model"][-1]).pivot("target", index="explainer", values="mean")
+        if not {"probability", "logit"} <= set(wide.columns):
+            return []
+        changes = [
+            f"{row['explainer']} from {row['probability']:.1%} to {row['logit']:.1%}"
+            for row in wide.iter_rows(named=True)
+            if row["probability"] is not None and row["logit"] is not None
+        ]
+        if not changes:
+            return []
+        return [
+            f"Why two targets? {saturated:.1%} of the signals get a probability of exactly 1.0 in float32, so its"
+            " gradient cancels and what is left is rounding; methods that read the gradient then point anywhere."
+            f" Explaining the logit instead takes {' and '.join(changes)} in the ROE test:"
+            " much of the published ranking of gradient and CAM methods is this artefact."
+        ]
+
     def examples(self) -> frozenset[str]:
         """The first test signal of each digit."""
-        digits, first = np.unique(self.test.y, return_index=True)
+        first = np.unique(self.test.y, return_index=True)[1]
         return frozenset(f"test-{i:04d}" for i in first)
 
     def reference(self) -> pl.DataFrame:

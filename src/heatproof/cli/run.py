@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heatproof.engine.store import default_folder
+
 if TYPE_CHECKING:
     from heatproof.engine.estimate import Estimate
     from heatproof.results.run import Run
@@ -46,7 +48,7 @@ def svea(
     ] = Preset.standard,
     explainers: Annotated[
         str | None,
-        typer.Option(help="Which to judge, e.g. rise,smoothgrad:samples=50,my_method.py:explain. Default: all of SVEA's."),
+        typer.Option(help="Which to judge, e.g. rise,smoothgrad:samples=50,my_method.py:explain. Default: SVEA's own."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/svea-PRESET.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
@@ -62,7 +64,8 @@ def svea(
     ] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights (.npz, .pt) for the paper's network.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="Your own network (B,1,40) -> (B,10): my_net.py:factory or package.module:factory.")
+        str | None,
+        typer.Option(help="Your own network (B,1,40) -> (B,10): my_net.py:factory or package:factory."),
     ] = None,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train networks even where trained ones ship with Heatproof.")
@@ -100,8 +103,8 @@ def svea(
     if dry_run:
         show_estimate("svea", shared | options)
     else:
-        folder = out or Path("runs") / f"svea-{preset.value}"
-        run_and_show("svea", folder, shared | options | {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps})
+        how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
+        run_and_show("svea", out or default_folder("svea", preset.value), shared | options | how)
 
 
 def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any]) -> None:
@@ -125,17 +128,17 @@ def show_run(run: Run) -> None:
     """The tables, the failures and where to look next."""
     from rich.console import Console
 
-    from heatproof.results.run import REPORT
+    from heatproof.report.page import REPORT
     from heatproof.results.tables import failure_lines, terminal
 
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(f"[bold]{run.manifest['title']}[/bold]")
-    console.print("[dim]percent, mean ± half the 95 % interval; floors, ceiling and raw input below the methods[/dim]\n")
+    console.print("[dim]percent, mean ± half the 95 % interval; floors, ceiling and raw input below the methods[/dim]")
     for table in terminal(run):
         console.print(table)
     failed = failure_lines(run)
     if failed:
-        typer.echo(f"\n{len(failed)} unit(s) failed; everything else is kept. Run again to try them once more:", err=True)
+        typer.echo(f"{len(failed)} unit(s) failed; everything else is kept. Run again to try them once more:", err=True)
         for line in failed:
             typer.echo(f"  {line}", err=True)
     console.print(f"page   {run.folder / REPORT}", highlight=False, soft_wrap=True)

@@ -61,7 +61,7 @@ def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
     """Time one forward and one backward pass of a batch, twice; the second counts."""
     activations: list[int] = []
 
-    def remember(module: torch.nn.Module, args: Any, output: Any) -> None:
+    def remember(_module: torch.nn.Module, _args: Any, output: Any) -> None:
         if isinstance(output, torch.Tensor):
             activations.append(output.numel() * output.element_size())
 

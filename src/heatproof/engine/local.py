@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from heatproof.engine.plan import Unit
 from heatproof.progress import Progress
 
-
 TYPICAL_CHANNELS = 32
 """Width of a layer, as far as the bar's time left is concerned."""
 

@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A fixed piece of a benchmark's cases, explained on one model. `name` is unique and fit for a file name."""
+    """A fixed piece of a benchmark's cases, explained on one model; both names are fit for file names."""
 
     name: str
     model: str
     cases: int
+
+    @property
+    def stem(self) -> str:
+        """What its files are called."""
+        return f"{self.model}.{self.name}"
 
 
 @dataclass(frozen=True)
@@ -67,4 +72,3 @@ def make_plan(benchmark: Benchmark, explainers: Sequence[Explainer]) -> list[Uni
     """Every explainer on every chunk, explainer by explainer, cheap ones first so that a table grows early."""
     order = sorted(explainers, key=lambda explainer: explainer.passes(1))
     return [Unit(explainer, chunk) for explainer in order for chunk in benchmark.chunks()]
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import shutil
 from collections.abc import Iterable, Mapping
@@ -25,13 +26,13 @@ class Store:
         return self.folder / "run.json"
 
     def part_path(self, unit: Unit) -> Path:
-        return self.folder / "scores" / unit.folder / f"{unit.chunk.name}.parquet"
+        return self.folder / "scores" / unit.folder / f"{unit.chunk.stem}.parquet"
 
     def failure_path(self, unit: Unit) -> Path:
-        return self.folder / "failures" / unit.folder / f"{unit.chunk.name}.json"
+        return self.folder / "failures" / unit.folder / f"{unit.chunk.stem}.json"
 
     def heatmap_path(self, unit: Unit) -> Path:
-        return self.folder / "heatmaps" / unit.folder / f"{unit.chunk.name}.npz"
+        return self.folder / "heatmaps" / unit.folder / f"{unit.chunk.stem}.npz"
 
     def check_writable(self) -> None:
         """Find out before any long work whether the folder can be made and written to."""
@@ -84,7 +85,7 @@ class Store:
             "explainer": unit.explainer.label,
             "target": unit.target,
             "model": unit.chunk.model,
-            "chunk": unit.chunk.name,
+            "chunk": unit.chunk.stem,
             "cases": unit.chunk.cases,
             "message": message,
             "details": details,
@@ -108,10 +109,10 @@ class Store:
     def write_heatmaps(self, unit: Unit, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         self.write_arrays(self.heatmap_path(unit), arrays)
 
-    def heatmaps(self, folder: str) -> dict[str, np.ndarray[Any, Any]]:
-        """Stored relevance of one explainer by case id."""
+    def heatmaps(self, folder: str, model: str) -> dict[str, np.ndarray[Any, Any]]:
+        """Stored relevance of one explainer on one model, by case id."""
         found: dict[str, np.ndarray[Any, Any]] = {}
-        for path in sorted((self.folder / "heatmaps" / folder).glob("*.npz")):
+        for path in sorted((self.folder / "heatmaps" / folder).glob(f"{glob.escape(model)}.*.npz")):
             with np.load(path, allow_pickle=False) as arrays:
                 found |= dict(zip(arrays["ids"].tolist(), arrays["relevance"], strict=True))
         return found
@@ -130,7 +131,7 @@ class Store:
     def write_arrays(self, path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         def write(temporary: Path) -> None:
             with temporary.open("wb") as file:  # a file object, because savez appends .npz to names
-                np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+                np.savez_compressed(file, allow_pickle=False, **arrays)
 
         write_whole(path, write)
 
@@ -143,6 +144,11 @@ class Store:
             return json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as problem:
             raise HeatproofError(f"{path} is damaged: {problem}") from problem
+
+
+def default_folder(benchmark: str, preset: str) -> Path:
+    """Where a run goes when nobody says where: the same command finds it again."""
+    return Path("runs") / f"{benchmark}-{preset}"
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -69,11 +69,11 @@ def counted_passes(model: torch.nn.Module) -> Iterator[list[int]]:
     """Counts rows that go forward through the model, and backward from its outputs."""
     passes = [0]
 
-    def forward(module: torch.nn.Module, args: Any, output: Any) -> None:
+    def forward(_module: torch.nn.Module, _args: Any, output: Any) -> None:
         rows = len(output)
         passes[0] += rows
         if output.requires_grad:
-            output.register_hook(lambda gradient: backward(rows))
+            output.register_hook(lambda _gradient: backward(rows))
 
     def backward(rows: int) -> None:
         passes[0] += rows

@@ -126,7 +126,9 @@ class SampledExplainer(ScoreExplainer):
             row = torch.arange(start, min(start + self.rows, total), device=batch.inputs.device)
             yield row // per_case, row % per_case
 
-    def score_rows(self, model: torch.nn.Module, inputs: torch.Tensor, batch: Batch, case: torch.Tensor) -> torch.Tensor:
+    def score_rows(
+        self, model: torch.nn.Module, inputs: torch.Tensor, batch: Batch, case: torch.Tensor
+    ) -> torch.Tensor:
         """Scores of variants, without gradients; row i belongs to case `case[i]` of the batch."""
         with torch.no_grad():
             return self.score(model, inputs, context_rows(batch, case), batch.target[case])
@@ -147,7 +149,7 @@ def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity)
     """Logit, probability or log-probability of the target class from the model's outputs (B, K)."""
     if outputs.ndim != 2:
         raise HeatproofError(f"the model must return logits of shape (cases, classes), got {tuple(outputs.shape)}.")
-    if len(target) and not (0 <= int(target.min()) and int(target.max()) < outputs.shape[1]):
+    if len(target) and not (int(target.min()) >= 0 and int(target.max()) < outputs.shape[1]):
         raise HeatproofError(
             f"the target class must be between 0 and {outputs.shape[1] - 1}, the model has {outputs.shape[1]} outputs;"
             f" got {int(target.min())} to {int(target.max())}."
@@ -184,12 +186,15 @@ def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
     single = (full[0], 1, *full[2:])
     if tuple(relevance.shape) not in (full, single):
         raise HeatproofError(
-            f"{label} returned relevance of shape {tuple(relevance.shape)}; it must be {full}, like the inputs, or {single}."
+            f"{label} returned relevance of shape {tuple(relevance.shape)};"
+            f" it must be {full}, like the inputs, or {single}."
         )
     finite = relevance.isfinite().flatten(1).all(1)
     if not bool(finite.all()):
         bad = [case for case, good in zip(batch.ids, finite.tolist(), strict=True) if not good]
-        raise HeatproofError(f"{label} returned NaN or infinite relevance for {len(bad)} case(s), the first is {bad[0]!r}.")
+        raise HeatproofError(
+            f"{label} returned NaN or infinite relevance for {len(bad)} case(s), the first is {bad[0]!r}."
+        )
     return relevance.detach()
 
 

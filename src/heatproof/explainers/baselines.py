@@ -61,7 +61,7 @@ class Oracle(Explainer):
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         names = sorted(batch.masks)
-        chosen = self.mask or (names[0] if len(names) == 1 else None)
+        chosen = self.mask or (names[0] if len(names) == 1 else "")
         if chosen not in batch.masks:
             known = ", ".join(names) or "none"
             raise HeatproofError(f"oracle needs one ground-truth mask, given by mask=NAME; these cases have: {known}.")

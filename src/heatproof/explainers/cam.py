@@ -41,7 +41,7 @@ def spatial_activation(
             and max(output.shape[2:]) > 1
         )
 
-    def remember(module: torch.nn.Module, args: Any, output: Any) -> None:
+    def remember(_module: torch.nn.Module, _args: Any, output: Any) -> None:
         if layer is not None or has_extent(output):
             seen[:] = [output]
 

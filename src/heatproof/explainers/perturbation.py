@@ -26,7 +26,7 @@ class Rise(SampledExplainer):
     paper = "Petsiuk et al. 2018"
     cost = "masks"
 
-    masks: int = 300
+    masks: int = 600
     cells: int = 7
     p: float = 0.5
 

@@ -1,4 +1,4 @@
-"""Explainers from words: `rise`, `smoothgrad:samples=50,sigma=0.01`, `my_method.py:MyExplainer`, or a plain function."""
+"""Explainers from words: `rise`, `smoothgrad:samples=50,sigma=0.01`, `my_method.py:MyExplainer`; or from functions."""
 
 from __future__ import annotations
 

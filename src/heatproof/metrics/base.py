@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Metric:
-    """What people need to know about a metric, and the function that computes it: tensors in, one value per case out."""
+    """What people need to know about a metric, and its function: tensors in, one value per case out."""
 
     name: str
     title: str

@@ -9,9 +9,7 @@ from heatproof.lazy import torch
 from heatproof.metrics.base import register_metric
 
 
-@register_metric(
-    "drop", title="Drop", needs=("model",), paper="Chattopadhay et al. 2018", higher_is_better=False
-)
+@register_metric("drop", title="Drop", needs=("model",), paper="Chattopadhay et al. 2018", higher_is_better=False)
 def drop(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     """Relative loss of confidence, gains counting as zero: max(0, Y - O) / Y; NaN where Y is zero."""
     full, kept = full.double(), kept.double()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +64,8 @@ def train(
     kernels = [parameter for name, parameter in model.named_parameters() if name.endswith("weight")]
     biases = [parameter for name, parameter in model.named_parameters() if name.endswith("bias")]
     # The gradient of 5e-4 |w|^2 is 1e-3 w.
-    optimiser = torch.optim.SGD([{"params": kernels, "weight_decay": 1e-3}, {"params": biases}], lr=0.01)
+    groups: list[dict[str, Any]] = [{"params": kernels, "weight_decay": 1e-3}, {"params": biases}]
+    optimiser = torch.optim.SGD(groups, lr=0.01)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # batches of 32 short signals are too small to share
     try:

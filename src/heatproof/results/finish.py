@@ -25,8 +25,9 @@ def finish_run(benchmark: Benchmark, store: Store, seed: int, progress: Progress
     summary = benchmark.summarise(parts)
     write_whole(store.folder / SUMMARY, summary.write_parquet)
     progress("scoring: intervals", 1, steps)
+    scores = pl.concat([parts, summary], how="diagonal")
     table = leaderboard(
-        pl.concat([parts, summary], how="diagonal"),
+        scores,
         benchmark=benchmark.name,
         dataset=benchmark.dataset,
         metrics=benchmark.metrics,
@@ -34,6 +35,8 @@ def finish_run(benchmark: Benchmark, store: Store, seed: int, progress: Progress
         seed=seed,
     )
     write_whole(store.folder / LEADERBOARD, table.write_csv)
+    run.manifest["notes"] = benchmark.notes(scores, table)
+    store.write_json(store.manifest_path, run.manifest)
     text = markdown(run)
     write_whole(store.folder / "leaderboard.md", lambda path: path.write_text(text, encoding="utf-8"))
     progress("scoring: page", 2, steps)

@@ -74,9 +74,10 @@ def model_lines(
         if len(chosen) < 2:
             continue
         low, high = interval(over_models(means[:, chosen, None], seed))
-        model_means = np.array([np.nanmean(column) if (~np.isnan(column)).any() else np.nan for column in values[:, chosen].T])
+        defined = [column[~np.isnan(column)] for column in values[:, chosen].T]
+        model_means = np.array([column.mean() for column in defined if len(column)])
         line = {"model": all_models(len(chosen)), "target": target, "explainer": explainer}
-        yield line | statistics(model_means[~np.isnan(model_means)], 1, float(low[0]), float(high[0]))
+        yield line | statistics(model_means, 1, float(low[0]), float(high[0]))
 
 
 def all_models(count: int) -> str:

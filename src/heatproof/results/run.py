@@ -13,7 +13,6 @@ from heatproof.results.leaderboard import read_leaderboard
 
 SUMMARY = "summary.parquet"
 LEADERBOARD = "leaderboard.csv"
-REPORT = "report.html"
 
 
 class Run:
@@ -31,7 +30,9 @@ class Run:
     def _leaderboard(self) -> pl.DataFrame:
         path = self.folder / LEADERBOARD
         if not path.is_file():
-            raise HeatproofError(f"{self.folder} has no {LEADERBOARD} yet: the run was interrupted. Run it again to go on.")
+            raise HeatproofError(
+                f"{self.folder} has no {LEADERBOARD} yet: the run was interrupted. Run it again to go on."
+            )
         return read_leaderboard(path)
 
     def leaderboard(self) -> pl.DataFrame:

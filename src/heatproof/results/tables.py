@@ -73,7 +73,11 @@ class Board:
         return tuple(
             metric
             for metric in self.metrics
-            if any(metric in line.cells and line.cells[metric].reference is not None for line in self.lines if not line.is_baseline)
+            if any(
+                line.cells[metric].reference is not None
+                for line in self.lines
+                if metric in line.cells and not line.is_baseline
+            )
         )
 
 
@@ -99,7 +103,7 @@ def boards(run: Run) -> list[Board]:
             TARGET_TITLES.get(target, "Baselines"),
             model,
             names,
-            tuple([*ranked([line for line in lines if line.target == target and target], names), *baselines]),
+            (*ranked([line for line in lines if line.target == target and target], names), *baselines),
         )
         for target in (targets or [""])
     ]
@@ -133,17 +137,19 @@ def heading(metric: str) -> str:
 def failure_lines(run: Run) -> list[str]:
     """One line per failed unit."""
     return [
-        f"{failure['explainer']}{' (' + failure['target'] + ')' if failure['target'] else ''}, {failure['chunk']}: {failure['message']}"
-        for failure in run.failures()
+        f"{f['explainer']}{' (' + f['target'] + ')' if f['target'] else ''}, {f['chunk']}: {f['message']}"
+        for f in run.failures()
     ]
 
 
 def markdown(run: Run) -> str:
     """leaderboard.md."""
-    parts = [f"# {run.manifest['title']}\n"]
+    parts = [f"# {run.manifest['title']}\n", *(f"{note}\n" for note in run.manifest["notes"])]
     for board in boards(run):
         parts.append(f"## {board.title}\n")
-        parts.append(f"Model: {board.model}. Percent, mean ± half the 95 % interval; “paper” is the published number.\n")
+        parts.append(
+            f"Model: {board.model}. Percent, mean ± half the 95 % interval; “paper” is the published number.\n"
+        )
         head, rule = ["explainer"], ["---"]
         for metric in board.metrics:
             head += [heading(metric)] + ["paper"] * (metric in board.referenced)

@@ -1,0 +1,135 @@
+"""Drawings for the page, as SVG text: dot plots with intervals, and signals with their heatmaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, isfinite
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from heatproof.lazy import np
+from heatproof.metrics import metrics
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from heatproof.results.tables import Board, Cell
+
+ROW, LABEL, WIDTH, PAD = 24, 188, 620, 16
+SHADES = 8
+"""Steps of colour strength in a heatmap; one path each keeps the page small."""
+
+
+def dot_plot(boards: Sequence[Board], metric: str) -> Markup:
+    """Means with intervals of one metric: a row per explainer, a colour per quantity, a bar for the paper's."""
+    methods, baselines = plot_rows(boards, metric)
+    rows = methods + baselines
+    top = axis_end([cell for _, cells in rows for cell in cells.values()])
+    height = PAD + ROW * len(rows) + 26 + (10 if baselines else 0)
+
+    def x(value: float) -> float:
+        return LABEL + (WIDTH - LABEL - PAD) * value / top
+
+    parts = [f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(metric)}">']
+    bottom = height - 26
+    step = 0.1 if top <= 0.6 else 0.2
+    for value in (step * i for i in range(round(top / step) + 1)):
+        parts.append(f'<line class="grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{PAD - 8}" y2="{bottom}"/>')
+        parts.append(f'<text class="tick" x="{x(value):.1f}" y="{bottom + 16}">{100 * value:.0f}</text>')
+    for place, (name, cells) in enumerate(rows):
+        is_baseline = place >= len(methods)
+        y = PAD + ROW * place + ROW / 2 - 6 + (10 if is_baseline else 0)
+        if is_baseline and place == len(methods):
+            parts.append(f'<line class="rule" x1="0" x2="{WIDTH}" y1="{y - 16:.1f}" y2="{y - 16:.1f}"/>')
+        kind = "label baseline" if is_baseline else "label"
+        parts.append(f'<text class="{kind}" x="{LABEL - 10}" y="{y + 4:.1f}">{escape(short(name))}</text>')
+        shift = 3.5 if len(cells) > 1 else 0.0
+        for step, (target, cell) in enumerate(cells.items()):
+            parts.append(dot(x, cell, y + (2 * step - 1) * shift, target or "baseline", name))
+        reference = next((cell.reference for cell in cells.values() if cell.reference is not None), None)
+        if reference is not None:
+            tip = f"<title>paper: {100 * reference:.1f} %</title>"
+            parts.append(f'<path class="paper" d="M{x(reference):.1f} {y - 8:.1f}v16">{tip}</path>')
+    parts.append("</svg>")
+    return Markup("".join(parts))
+
+
+def plot_rows(
+    boards: Sequence[Board], metric: str
+) -> tuple[list[tuple[str, dict[str, Cell]]], list[tuple[str, dict[str, Cell]]]]:
+    """Explainers with a score in `metric`, each with its cell per quantity: methods and baselines, best first."""
+    methods: dict[str, dict[str, Cell]] = {}
+    baselines: dict[str, dict[str, Cell]] = {}
+    for board in boards:
+        for line in board.lines:
+            if metric in line.cells:
+                rows = baselines if line.is_baseline else methods
+                rows.setdefault(line.explainer, {})[line.target] = line.cells[metric]
+
+    def best(row: tuple[str, dict[str, Cell]]) -> float:
+        means = [cell.mean for cell in row[1].values()]
+        return -max(means) if metrics[metric].higher_is_better else min(means)
+
+    return sorted(methods.items(), key=best), sorted(baselines.items(), key=best)
+
+
+def dot(x: Any, cell: Cell, y: float, kind: str, name: str) -> str:
+    tip = f"{name} {kind}: {100 * cell.mean:.1f} % ({100 * cell.low:.1f} to {100 * cell.high:.1f}), n = {cell.n}"
+    return (
+        f'<g class="dot {escape(kind)}">'
+        f'<line x1="{x(cell.low):.1f}" x2="{x(cell.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<circle cx="{x(cell.mean):.1f}" cy="{y:.1f}" r="4"/><title>{escape(tip)}</title></g>'
+    )
+
+
+def axis_end(cells: Sequence[Cell]) -> float:
+    """A round number at or above everything drawn: tenths up to 0.6, then fifths."""
+    highest = max([cell.high for cell in cells] + [cell.reference or 0.0 for cell in cells] + [0.05])
+    tenths = ceil(highest * 10 - 1e-9)
+    return (tenths if tenths <= 6 else 2 * ceil(tenths / 2)) / 10
+
+
+def short(name: str) -> str:
+    return name if len(name) <= 28 else name[:27] + "…"
+
+
+def signal(
+    values: NDArray[Any], heat: NDArray[Any] | None, truth: NDArray[Any], region: tuple[int, int] | None
+) -> Markup:
+    """A signal over its heatmap (red for, blue against), the template's place below, the ROE (start, length) boxed."""
+    n = len(values)
+    low, high = float(values.min()), float(values.max())
+    span = (high - low) or 1.0
+    line = " ".join(f"{i + 0.5:g},{34 - 26 * (float(v) - low) / span:.1f}" for i, v in enumerate(values))
+    parts = [f'<svg class="signal" viewBox="0 0 {n} 44" preserveAspectRatio="none">']
+    if heat is not None:
+        parts += shades(heat)
+    parts.append(f'<polyline class="line" points="{line}"/>')
+    for start, stop in spans(truth):
+        parts.append(f'<rect class="truth" x="{start}" y="40" width="{stop - start}" height="3"/>')
+    if region is not None:
+        start, length = region
+        parts.append(f'<rect class="roe" x="{start}" y="0.5" width="{length}" height="37"/>')
+    parts.append("</svg>")
+    return Markup("".join(parts))
+
+
+def shades(heat: NDArray[Any]) -> list[str]:
+    """Background cells whose strength follows |relevance| / its maximum."""
+    peak = float(np.abs(heat).max())
+    if not isfinite(peak) or peak == 0:
+        return []
+    levels = np.rint(SHADES * heat / peak).astype(int)
+    parts = []
+    for level in sorted(set(levels.tolist()) - {0}):
+        cells = "".join(f"M{start} 0h{stop - start}v38h-{stop - start}z" for start, stop in spans(levels == level))
+        kind = "for" if level > 0 else "against"
+        parts.append(f'<path class="{kind}" fill-opacity="{abs(level) / SHADES:.2f}" d="{cells}"/>')
+    return parts
+
+
+def spans(flags: NDArray[Any]) -> list[tuple[int, int]]:
+    """Start and stop of each run of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(int), [0]])))
+    return [(int(start), int(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
