@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from heatproof.results.tables import Board, Cell
 
-ROW, LABEL, WIDTH, PAD = 24, 188, 620, 16
+ROW, LABEL, WIDTH, PAD = 24, 212, 640, 16
 SHADES = 8
 """Steps of colour strength in a heatmap; one path each keeps the page small."""
 

@@ -1,0 +1,300 @@
+"""Running: same scores however the work is cut, interrupted or resumed, and nothing computed is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import heatproof
+import polars as pl
+import pytest
+import torch
+from heatproof.cases import Batch
+from heatproof.engine.estimate import estimate
+from heatproof.engine.plan import Chunk, Unit, folder_name, for_quantities, make_plan
+from heatproof.errors import HeatproofError
+from heatproof.explainers import Explainer
+from heatproof.explainers.spec import make_explainer, make_explainers
+from polars.testing import assert_frame_equal
+
+EVERY = "gradient,smoothgrad:samples=3,integrated_gradients:steps=5,grad_cam,score_cam,rise:masks=20,sise,random,oracle"
+COST = ["seconds_per_case", "passes_per_case"]
+
+
+class Double(torch.nn.Module):
+    """The shipped network in float64, where no rounding hides behind the order of additions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from heatproof.benchmarks.svea import trained_network
+        from heatproof.progress import silent
+
+        self.network = trained_network(0, retrain=False, progress=silent).double()
+
+    def forward(self, signals: torch.Tensor) -> torch.Tensor:
+        return self.network(signals.double())
+
+
+def scores(run: heatproof.Run) -> pl.DataFrame:
+    rows = run.scores().filter(~pl.col("metric").is_in(["seconds", "passes"]))
+    return rows.sort("model", "target", "explainer", "metric", "pooling", "case").select(sorted(rows.columns))
+
+
+@pytest.mark.parametrize("model", [None, Double()], ids=["float32", "float64"])
+def test_scores_do_not_depend_on_the_batch_size(model, tmp_path):
+    """Sizes 1, 7 and 256. In float32 the order of additions may differ by a rounding, and no more."""
+    runs = [
+        heatproof.run("svea", explainers=EVERY, limit=300, model=model, batch_size=size, out=tmp_path / str(size))
+        for size in (1, 7, 256)
+    ]
+    tolerance = 1e-9 if model else 1e-3
+    for other in runs[1:]:
+        assert_frame_equal(scores(runs[0]), scores(other), check_exact=False, rel_tol=tolerance, abs_tol=tolerance)
+        assert_frame_equal(
+            runs[0].leaderboard().drop(COST), other.leaderboard().drop(COST), rel_tol=tolerance, abs_tol=tolerance
+        )
+
+
+def test_another_seed_gives_other_random_scores(tmp_path):
+    first, again, other = (
+        heatproof.run("svea", explainers="random,gradient", limit=50, seed=seed, target="logit", out=tmp_path / name)
+        for seed, name in ((1, "a"), (1, "b"), (2, "c"))
+    )
+    assert_frame_equal(scores(first), scores(again))
+    mass = [
+        scores(run).filter((pl.col("metric") == "mass_accuracy") & (pl.col("explainer") == "random"))["value"]
+        for run in (first, other)
+    ]
+    assert not mass[0].equals(mass[1])
+
+
+def command(folder: Path) -> list[str]:
+    explainers = "gradient,smoothgrad,rise:masks=100,random"
+    script = "from heatproof.cli import main; main()"
+    return [sys.executable, "-c", script, *f"run svea --explainers {explainers} --limit 4000 --out {folder}".split()]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
+def test_a_stopped_run_is_resumed_with_the_same_scores(how, tmp_path):
+    """A real process, really stopped in the middle, then the same command again."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(command(whole), check=True, capture_output=True, env=environment)
+    total = len(list(whole.glob("scores/*/*.parquet")))
+    process = subprocess.Popen(
+        command(broken), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    deadline = time.monotonic() + 120
+    while len(list(broken.glob("scores/*/*.parquet"))) < total // 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    parts = {path: path.stat().st_mtime_ns for path in broken.glob("scores/*/*.parquet")}
+    assert 0 < len(parts) < total
+    assert not (broken / "leaderboard.csv").exists()
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "go on with:\n  heatproof run svea" in errors
+        assert "Traceback" not in errors
+    subprocess.run(command(broken), check=True, capture_output=True, env=environment)
+    for path, written in parts.items():
+        assert path.stat().st_mtime_ns == written, "a finished part was computed again"
+    first, second = heatproof.load_run(whole), heatproof.load_run(broken)
+    assert_frame_equal(scores(first), scores(second))
+    assert_frame_equal(first.leaderboard().drop(COST), second.leaderboard().drop(COST))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(Explainer):
+    """Explains like |x|, but fails on one case in the way that `how` says."""
+
+    name = "broken"
+
+    how: str = "raises"
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: heatproof.CaseRandom) -> torch.Tensor:
+        relevance = batch.inputs.abs()
+        if "train-0500" in batch.ids:
+            if self.how == "raises":
+                raise ZeroDivisionError("the fifth hundred is cursed")
+            if self.how == "nan":
+                relevance[batch.ids.index("train-0500")] = torch.nan
+            if self.how == "shape":
+                return relevance[..., :-1]
+        return relevance
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("raises", "ZeroDivisionError: the fifth hundred is cursed"),
+        ("nan", "NaN or infinite relevance for 1 case(s), the first is 'train-0500'"),
+        ("shape", "returned relevance of shape (100, 1, 39); it must be (100, 1, 40)"),
+    ],
+)
+def test_a_failing_explainer_costs_its_own_scores_only(how, words, tmp_path):
+    explainers = ["gradient", Broken(how=how)]
+    run = heatproof.run("svea", explainers=explainers, limit=1000, target="logit", batch_size=100, out=tmp_path / "r")
+    (failure,) = run.failures()
+    assert failure["chunk"] == "mnist1d_cnn-0.train-0500"
+    assert words in failure["message"]
+    table = run.leaderboard()
+    assert set(table.filter(pl.col("metric") == "roe_accuracy")["explainer"]) == {"gradient", "raw_input"}
+    broken = table.filter((pl.col("explainer") == Broken(how=how).label) & (pl.col("metric") == "drop"))
+    assert broken["n"][0] == 200  # the test signals were fine
+    assert words in (tmp_path / "r" / "leaderboard.md").read_text()
+    assert "cursed" in (tmp_path / "r" / "report.html").read_text() or how != "raises"
+
+
+def test_a_failed_unit_is_tried_again(tmp_path):
+    mended = {"yes": False}
+
+    def moody(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if not mended["yes"] and len(inputs) == 40:
+            raise RuntimeError("not today")
+        return inputs.abs()
+
+    out = tmp_path / "r"
+    assert heatproof.run("svea", explainers=[moody, "gradient"], limit=50, target="logit", out=out).failures()
+    mended["yes"] = True
+    run = heatproof.run("svea", explainers=[moody, "gradient"], limit=50, target="logit", out=out)
+    assert not run.failures()
+    assert "moody" in run.leaderboard().filter(pl.col("metric") == "roe_accuracy")["explainer"]
+
+
+def test_when_everything_fails_the_reason_is_said(tmp_path):
+    def hopeless(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("no idea")
+
+    with pytest.raises(HeatproofError, match="hopeless: RuntimeError: no idea"):
+        heatproof.run("svea", explainers=[hopeless], limit=20, out=tmp_path / "r")
+
+
+def test_a_function_sees_the_explained_quantity_and_repeats_its_draws(tmp_path):
+    """Reference: the same draws in one batch and in many, and probabilities that add up to one."""
+
+    def noisy(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        total = model(inputs).sum(1)
+        assert (total.allclose(torch.ones(len(inputs)))) == (model.quantity == "probability")
+        return torch.rand(inputs.shape)
+
+    runs = [
+        heatproof.run("svea", explainers=[noisy], limit=60, batch_size=size, out=tmp_path / str(size))
+        for size in (3, 60)
+    ]
+    assert not runs[0].failures()
+    assert_frame_equal(scores(runs[0]), scores(runs[1]))
+
+
+def test_more_explainers_join_a_run(tmp_path):
+    out = tmp_path / "r"
+    heatproof.run("svea", explainers="gradient", limit=50, target="logit", out=out)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("scores/*/*.parquet")}
+    run = heatproof.run("svea", explainers="random", limit=50, target="logit", out=out)
+    assert {"gradient", "random"} <= set(run.leaderboard()["explainer"])
+    assert all(path.stat().st_mtime_ns == written for path, written in before.items())
+
+
+def test_no_resume_computes_again(tmp_path):
+    out = tmp_path / "r"
+    heatproof.run("svea", explainers="gradient", limit=50, target="logit", out=out)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("scores/*/*.parquet")}
+    heatproof.run("svea", explainers="gradient", limit=60, target="logit", out=out, resume=False)
+    assert all(path.stat().st_mtime_ns > written for path, written in before.items())
+
+
+def test_a_folder_of_another_configuration_is_left_alone(tmp_path):
+    out = tmp_path / "r"
+    heatproof.run("svea", explainers="gradient", limit=50, target="logit", out=out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(HeatproofError, match=r"limit: 50 there, 60 now[\s\S]*--no-resume"):
+        heatproof.run("svea", explainers="gradient", limit=60, target="logit", out=out)
+    with pytest.raises(HeatproofError, match="seed: 0 there, 1 now"):
+        heatproof.run("svea", explainers="gradient", limit=50, seed=1, target="logit", out=out)
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def test_changed_code_does_not_pass_for_its_old_results(tmp_path):
+    out = tmp_path / "r"
+
+    def make(version: int) -> str:
+        path = tmp_path / "mine.py"
+        path.write_text(f"def explain(model, inputs, target):\n    return inputs.abs() ** {version}\n")
+        return f"{path}:explain"
+
+    heatproof.run("svea", explainers=[make(1)], limit=20, target="logit", out=out)
+    heatproof.run("svea", explainers=[make(1)], limit=20, target="logit", out=out)
+    with pytest.raises(HeatproofError, match="explainer explain: its code has changed"):
+        heatproof.run("svea", explainers=[make(2)], limit=20, target="logit", out=out)
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(HeatproofError, match="not empty and holds no run"):
+        heatproof.run("svea", explainers="gradient", limit=20, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_damaged_part_is_named(tmp_path):
+    out = tmp_path / "r"
+    heatproof.run("svea", explainers="gradient", limit=20, target="logit", out=out)
+    part = next(out.glob("scores/*/*.parquet"))
+    part.write_bytes(part.read_bytes()[:40])
+    with pytest.raises(HeatproofError, match=f"{part.name} is damaged"):
+        heatproof.load_run(out).scores()
+
+
+def test_all_heatmaps_are_kept_on_demand(tmp_path):
+    run = heatproof.run("svea", explainers="gradient", limit=30, target="logit", keep_heatmaps=True, out=tmp_path / "r")
+    stored = run.store.heatmaps("gradient@logit", "mnist1d_cnn-0")
+    assert len(stored) == 30
+    assert stored["test-0000"].shape == (1, 40)
+
+
+def test_plan_multiplies_only_explainers_of_a_score():
+    made = for_quantities(make_explainers("gradient,random"), ("probability", "logit"))
+    assert [(e.label, getattr(e, "quantity", "")) for e in made] == [
+        ("gradient", "probability"),
+        ("gradient", "logit"),
+        ("random", ""),
+    ]
+
+
+def test_folders_are_fit_for_any_disk_and_never_shared():
+    specs = ["rise", "rise:masks=5", "rise:masks=50", "grad_cam:layer=conv1", "grad_cam:layer=conv2"]
+    names = [folder_name(explainer) for explainer in make_explainers(specs)]
+    assert len(set(names)) == len(names)
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.=@+-") for name in names)
+
+
+def test_unit_says_what_it_explains():
+    chunk = Chunk("test-0000", "net", 5)
+    assert Unit(make_explainer("gradient", quantity="probability"), chunk).target == "probability"
+    assert Unit(make_explainer("random"), chunk).target == ""
+
+
+def test_estimate_counts_passes_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = heatproof.dry_run("svea", explainers="gradient,rise:masks=10,score_cam,random", limit=100, target="logit")
+    assert {line.explainer: line.passes for line in lines} == {
+        "random": 0,
+        "gradient": 200,
+        "rise:masks=10": 1000,
+        "score_cam": 2600,
+    }
+    assert all(line.seconds > 0 and line.memory > 0 for line in lines if line.passes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_estimate_follows_the_plan():
+    from heatproof.benchmarks.svea import Svea
+
+    benchmark = Svea(limit=1000)
+    benchmark.prepare()
+    (line,) = estimate(benchmark, make_plan(benchmark, make_explainers("gradient")), 500)
+    assert (line.units, line.cases) == (3, 1000)

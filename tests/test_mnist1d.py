@@ -1,0 +1,60 @@
+"""MNIST-1D: equal to the published data set, and the template masks are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from heatproof import mnist1d
+from numpy.testing import assert_allclose, assert_array_equal
+
+
+@pytest.fixture(scope="module")
+def published() -> tuple[mnist1d.Signals, mnist1d.Signals]:
+    return mnist1d.make()
+
+
+def test_signals_equal_the_frozen_data_set(published, shared_data):
+    """Reference: the authors' frozen file."""
+    frozen = np.load(shared_data("svea/mnist1d_frozen.npz"))
+    train, test = published
+    assert_allclose(train.x, frozen["x"], rtol=0, atol=1e-12)
+    assert_allclose(test.x, frozen["x_test"], rtol=0, atol=1e-12)
+    assert_array_equal(train.y, frozen["y"])
+    assert_array_equal(test.y, frozen["y_test"])
+    assert_allclose(mnist1d.templates(), frozen["templates_x"], rtol=0, atol=1e-12)
+
+
+def test_masks_are_where_noiseless_signals_differ_from_zero(published):
+    """Reference: the same draws without noise and slope, where only the template is left."""
+    clean = mnist1d.make(mnist1d.Settings(correlated_noise=0, white_noise=0, slope=0))
+    values = np.concatenate([part.x for part in clean])
+    masks = np.concatenate([part.template for part in published])
+    background = values[~masks][0]  # what zero became when the data set was standardised
+    assert_array_equal(values != background, masks)
+
+
+def test_masks_follow_the_geometry(published):
+    """Reference: the span of 12 template points after padding p, stretching to 72, rolling by k, resampling to 40."""
+    settings = mnist1d.Settings()
+    rng = np.random.RandomState(settings.seed)
+    low, high = settings.padding
+    expected = np.zeros((settings.signals, settings.length), dtype=bool)
+    for i in range(settings.signals):
+        padding = low + int(rng.rand() * (high - low + 1))
+        rng.rand()
+        shift = rng.choice(settings.max_translation)
+        rng.randn(72), rng.randn(72), rng.rand()
+        # Position j of 72 lies at j (11 + padding) / 71 of the padded template, whose support ends before 12.
+        support = [j + shift for j in range(72) if j * (11 + padding) < 12 * 71]
+        for m in range(settings.length):
+            left = m * 71 / 39
+            touched = {int(left)} | ({int(left) + 1} if left != int(left) else set())
+            expected[i, m] = any(position in support for position in touched)
+    expected = expected[rng.permutation(settings.signals)]
+    assert_array_equal(np.concatenate([part.template for part in published]), expected)
+
+
+def test_other_settings_give_other_sizes():
+    train, test = mnist1d.make(mnist1d.Settings(signals=100, train_share=0.5, length=50, seed=1))
+    assert train.x.shape == test.x.shape == train.template.shape == (50, 50)
+    assert train.template.any(1).all()
