@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
+from torch import nn
+
+from heatproof import mnist1d
+from nets import MAKERS, make_picture_net
+from reference.explainers import Net
 
 torch.set_num_threads(1)  # tests run side by side, one process per core
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=60)
+settings.load_profile("fixed")
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +38,37 @@ def shared_data() -> Callable[[str], Path]:
 def own_workspace(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's cache folder out of the tests."""
     monkeypatch.setenv("HEATPROOF_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="session")
+def nets() -> dict[str, Net]:
+    """Every network by name."""
+    return {name: make() for name, make in MAKERS.items()}
+
+
+@pytest.fixture(params=list(MAKERS))
+def net(request: pytest.FixtureRequest, nets: dict[str, Net]) -> Net:
+    """Each network in turn."""
+    return nets[request.param]
+
+
+@pytest.fixture
+def signal_net(nets: dict[str, Net]) -> Net:
+    return nets["signal"]
+
+
+@pytest.fixture
+def picture_net(nets: dict[str, Net]) -> Net:
+    return nets["picture"]
+
+
+@pytest.fixture
+def own_model() -> nn.Module:
+    """The 2-D model made anew, which a test may change."""
+    return make_picture_net().model
+
+
+@pytest.fixture(scope="session")
+def mnist1d_signals() -> tuple[mnist1d.Signals, mnist1d.Signals]:
+    """The training and test signals of MNIST-1D."""
+    return mnist1d.make()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from heatproof import mnist1d
 from numpy.testing import assert_allclose, assert_array_equal
+
+from heatproof import mnist1d
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from heatproof.errors import HeatproofError
@@ -31,4 +32,5 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             f"cannot write {path}: {problem.strerror or problem}. Choose a folder that you may write to."
         ) from problem
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import heatproof
 import polars as pl
 import pytest
 import torch
+
+import heatproof
 from heatproof.benchmarks.svea import Svea
 from heatproof.errors import HeatproofError
 
@@ -33,7 +34,9 @@ def check(run: heatproof.Run, measured: dict[str, tuple[float, ...]]) -> None:
     for explainer, (roe, roe_off, drop, drop_off, increase, increase_off) in measured.items():
         assert percent(run, "probability", explainer, "roe_accuracy") == pytest.approx(roe, abs=roe_off), explainer
         assert percent(run, "probability", explainer, "drop") == pytest.approx(drop, abs=drop_off), explainer
-        assert percent(run, "probability", explainer, "increase") == pytest.approx(increase, abs=increase_off), explainer
+        assert percent(run, "probability", explainer, "increase") == pytest.approx(increase, abs=increase_off), (
+            explainer
+        )
 
 
 @pytest.fixture(scope="module")

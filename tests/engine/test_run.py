@@ -10,17 +10,18 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import heatproof
 import polars as pl
 import pytest
 import torch
+from polars.testing import assert_frame_equal
+
+import heatproof
 from heatproof.cases import Batch
 from heatproof.engine.estimate import estimate
 from heatproof.engine.plan import Chunk, Unit, folder_name, for_quantities, make_plan
 from heatproof.errors import HeatproofError
 from heatproof.explainers import Explainer
 from heatproof.explainers.spec import make_explainer, make_explainers
-from polars.testing import assert_frame_equal
 
 EVERY = "gradient,smoothgrad:samples=3,integrated_gradients:steps=5,grad_cam,score_cam,rise:masks=20,sise,random,oracle"
 COST = ["seconds_per_case", "passes_per_case"]
@@ -269,7 +270,9 @@ def test_folders_are_fit_for_any_disk_and_never_shared():
     specs = ["rise", "rise:masks=5", "rise:masks=50", "grad_cam:layer=conv1", "grad_cam:layer=conv2"]
     names = [folder_name(explainer) for explainer in make_explainers(specs)]
     assert len(set(names)) == len(names)
-    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.=@+-") for name in names)
+    assert all(
+        set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.=@+-") for name in names
+    )
 
 
 def test_unit_says_what_it_explains():

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from heatproof import mnist1d
 from heatproof.benchmarks.svea import trained_network
 from heatproof.errors import HeatproofError

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from heatproof.results.statistics import bootstrap_means, case_weights, interval, over_models
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
+
+from heatproof.results.statistics import bootstrap_means, case_weights, interval, over_models
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from heatproof import mnist1d
 from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
@@ -96,8 +96,8 @@ class Svea(Benchmark):
             raise HeatproofError(f"limit must be at least 1, got {self.limit}; leave it out to use all 5,000 signals.")
         if self.model_seeds < 1:
             raise HeatproofError(f"model_seeds must be at least 1, got {self.model_seeds}.")
-        if self.window not in ("clipped", "literal"):
-            raise unknown_name("window rule", self.window, ("clipped", "literal"))
+        if self.window not in get_args(WindowRule):
+            raise unknown_name("window rule", self.window, get_args(WindowRule))
         for name in self.poolings:
             poolings[name]
         if self.weights is not None and self.model is not None:

@@ -28,6 +28,7 @@ class Preset(str, Enum):
 class Target(str, Enum):
     probability = "probability"
     logit = "logit"
+    log_probability = "log_probability"
     both = "both"
 
 

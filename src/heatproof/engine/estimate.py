@@ -78,7 +78,7 @@ def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
         torch.autograd.grad(outputs.sum(), inputs)
         seconds = time.perf_counter() - start
         try:
-            channels = spatial_activation(model, batch, batch.inputs, None)[1].shape[1]
+            channels = spatial_activation(model, batch, None)[1].shape[1]
         except HeatproofError:
             channels = 0
     # Backward keeps the activations and makes a gradient for each.

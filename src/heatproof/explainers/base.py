@@ -105,8 +105,8 @@ class ScoreExplainer(Explainer):
         """d score / d inputs, row by row."""
         with torch.enable_grad():
             inputs = inputs.detach().requires_grad_()
-            score = self.score(model, inputs, context, target)
-        return torch.autograd.grad(score.sum(), inputs)[0]
+            total = self.score(model, inputs, context, target).sum()
+        return torch.autograd.grad(total, inputs)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,9 +199,12 @@ def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
 
 
 def require_positive(explainer: Explainer, *names: str) -> None:
-    """Each of these parameters must be a number above zero."""
+    """Each of these parameters must be a number above zero, a whole one where its default is."""
+    whole = {f.name for f in fields(explainer) if isinstance(f.default, int)}
     for name in names:
         value = getattr(explainer, name)
+        if name in whole and not isinstance(value, int):
+            raise HeatproofError(f"{explainer.name}: {name} must be a whole number, got {value!r}.")
         if not value > 0:
             raise HeatproofError(f"{explainer.name}: {name} must be above zero, got {value}.")
 

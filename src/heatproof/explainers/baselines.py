@@ -32,7 +32,9 @@ class Centre(Explainer):
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         middle = [(extent - 1) / 2 for extent in batch.space]
-        squares = squared_distance(batch.space, torch.tensor([middle]), [extent / 4 for extent in batch.space])
+        squares = squared_distance(
+            batch.space, torch.tensor([middle], dtype=torch.float64), [extent / 4 for extent in batch.space]
+        )
         return torch.exp(-squares / 2).to(batch.inputs).unsqueeze(1).expand(len(batch), 1, *batch.space)
 
 

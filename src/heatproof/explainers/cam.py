@@ -24,26 +24,29 @@ from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
 
 
-def spatial_activation(
-    model: torch.nn.Module, batch: Batch, inputs: torch.Tensor, layer: str | None
-) -> tuple[torch.Tensor, torch.Tensor]:
+def spatial_activation(model: torch.nn.Module, batch: Batch, layer: str | None) -> tuple[torch.Tensor, torch.Tensor]:
     """The model's outputs and the output of `layer`, or of the last layer with spatial extent, from one pass.
 
-    Pooling to a fixed size does not count as such a layer: what it returns is no longer where it was.
+    Both keep their graph. Pooling to a fixed size does not count as such a layer, because what it returns is no
+    longer where it was; nor does anything that does not depend on the inputs (the words of a question).
     """
+    inputs = batch.inputs.detach().requires_grad_()
     seen: list[torch.Tensor] = []
 
     def has_extent(output: object) -> bool:
         return (
             isinstance(output, torch.Tensor)
+            and output.requires_grad
             and output.ndim == inputs.ndim
             and len(output) == len(inputs)
             and max(output.shape[2:]) > 1
         )
 
-    def remember(_module: torch.nn.Module, _args: Any, output: Any) -> None:
-        if layer is not None or has_extent(output):
-            seen[:] = [output]
+    def remember(_module: torch.nn.Module, _args: Any, output: Any) -> torch.Tensor | None:
+        if not has_extent(output):
+            return None
+        seen[:] = [output]
+        return output.clone() if layer else None  # what follows may change it in place
 
     if layer is None:
         watched = [m for m in model.modules() if not any(m.children()) and "Adaptive" not in type(m).__name__]
@@ -54,11 +57,12 @@ def spatial_activation(
         watched = [modules[layer]]
     hooks = [module.register_forward_hook(remember) for module in watched]
     try:
-        outputs = model(inputs, *batch.context)
+        with torch.enable_grad():
+            outputs = model(inputs, *batch.context)
     finally:
         for hook in hooks:
             hook.remove()
-    if not seen or not has_extent(seen[0]):
+    if not seen:
         found = f"layer {layer!r} has none" if layer else "no layer of the model has any"
         raise HeatproofError(
             f"a class activation map needs a layer with spatial extent, and {found}."
@@ -99,11 +103,16 @@ def maps_and_gradient(
     model: torch.nn.Module, batch: Batch, layer: str | None, quantity: Quantity
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Feature maps A (B, C, *any) of the layer, and d S / d A."""
+    outputs, maps = spatial_activation(model, batch, layer)
     with torch.enable_grad():
-        inputs = batch.inputs.detach().requires_grad_()
-        outputs, maps = spatial_activation(model, batch, inputs, layer)
-        score = quantity_of(outputs, batch.target, quantity)
-    return maps.detach(), torch.autograd.grad(score.sum(), maps)[0]
+        total = quantity_of(outputs, batch.target, quantity).sum()
+    (gradient,) = torch.autograd.grad(total, maps, allow_unused=True)
+    if gradient is None:
+        raise HeatproofError(
+            "the layer that the class activation map reads does not lead to the model's output;"
+            " name one that does with layer=NAME."
+        )
+    return maps.detach(), gradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +201,8 @@ class ScoreCam(SampledExplainer):
         return 1 + channels
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        with torch.no_grad():
-            _, maps = spatial_activation(model, batch, batch.inputs, self.layer)
-        maps = resize(maps, batch.space)
+        _, maps = spatial_activation(model, batch, self.layer)
+        maps = resize(maps.detach(), batch.space)
         every = torch.ones(maps.shape[:2], dtype=torch.bool, device=maps.device)
         weights = masked_scores(self, model, batch, min_max(maps), every).softmax(1)
         return (per_map(weights, maps) * maps).sum(1, keepdim=True).clamp(min=0)
@@ -205,7 +213,9 @@ def masked_scores(
 ) -> torch.Tensor:
     """Score of x times each wanted mask: masks (B, C, *space), wanted and result (B, C); the others are zero."""
     scores = torch.zeros(masks.shape[:2], dtype=masks.dtype, device=masks.device)
-    for case, channel in zip(*(index.split(explainer.rows) for index in wanted.nonzero(as_tuple=True)), strict=True):
+    cases, channels = wanted.nonzero(as_tuple=True)
+    for start in range(0, len(cases), explainer.rows):
+        case, channel = cases[start : start + explainer.rows], channels[start : start + explainer.rows]
         masked = batch.inputs[case] * masks[case, channel].unsqueeze(1)
         scores[case, channel] = explainer.score_rows(model, masked, batch, case)
     return scores

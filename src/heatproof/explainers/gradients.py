@@ -105,10 +105,10 @@ class IntegratedGradients(SampledExplainer):
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         points = self.steps + 1
         column = (-1, *[1] * (batch.inputs.ndim - 1))
-        share = torch.linspace(0, 1, points).to(batch.inputs).view(column)
-        weight = torch.full((points,), 1 / self.steps).to(batch.inputs)
+        share = torch.linspace(0, 1, points, dtype=torch.float64).to(batch.inputs).view(column)
+        weight = torch.full((points,), 1 / self.steps, dtype=torch.float64)
         weight[[0, -1]] /= 2
-        weight = weight.view(column)
+        weight = weight.to(batch.inputs).view(column)
         total = torch.zeros_like(batch.inputs)
         for case, point in self.blocks(batch, points):
             gradient = self.gradient_rows(model, share[point] * batch.inputs[case], batch, case)

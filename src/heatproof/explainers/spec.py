@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.adapters import FunctionExplainer
-from heatproof.explainers.base import Explainer, explainers
+from heatproof.explainers.base import Explainer, ScoreExplainer, explainers
 from heatproof.loading import load_object, names_object
 
 
@@ -60,6 +60,8 @@ def make_explainers(specs: str | Sequence[Any] | Iterable[Any]) -> list[Explaine
     if not made:
         raise HeatproofError("no explainer is named; give at least one (heatproof list explainers).")
     for i, explainer in enumerate(made):
+        if isinstance(explainer, ScoreExplainer) and explainer.quantity != ScoreExplainer.quantity:
+            raise HeatproofError(f"{explainer.label}: in a run, say what is explained by the target, not by quantity.")
         if explainer.label in [other.label for other in made[:i]]:
             raise HeatproofError(f"explainer {explainer.label!r} is listed twice.")
     return made

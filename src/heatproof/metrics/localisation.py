@@ -31,7 +31,7 @@ def rank_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     kth = descending.gather(1, (size - 1).clamp(min=0))
     above, tied = heatmap > kth, heatmap == kth
     left = size[:, 0] - above.sum(1)
-    hits = (above & mask).sum(1) + left * (tied & mask).sum(1) / tied.sum(1)
+    hits = (above & mask).sum(1) + left * (tied & mask).sum(1).double() / tied.sum(1)
     return where_defined(hits / size[:, 0], heatmap, mask)
 
 
@@ -40,13 +40,13 @@ def pointing_game(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Whether the most relevant position lies inside the mask; of several maxima, the share that does."""
     heatmap, mask = flat_pair(heatmap, mask)
     peak = heatmap == heatmap.amax(1, keepdim=True)
-    score = (peak & mask).sum(1) / peak.sum(1)
-    return where_defined(score.double(), heatmap, mask)
+    score = (peak & mask).sum(1).double() / peak.sum(1)
+    return where_defined(score, heatmap, mask)
 
 
 def flat_pair(heatmap: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Heatmap in float64 and mask, both (B, positions), once they are seen to fit each other."""
-    if heatmap.shape != mask.shape:
+    if heatmap.shape != mask.shape or heatmap.ndim < 2:
         raise HeatproofError(
             f"heatmap {tuple(heatmap.shape)} and mask {tuple(mask.shape)} must have the same shape (cases, *space)."
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, unknown_name
 from heatproof.lazy import np, torch
 from heatproof.metrics.base import register_metric
 
@@ -28,6 +28,8 @@ def window_starts(relevance: torch.Tensor, length: int = 12, rule: WindowRule = 
     start = (peak - length // 2).clamp(0, positions - length)
     if rule == "clipped":
         return start
+    if rule != "literal":
+        raise unknown_name("window rule", rule, get_args(WindowRule))
     start = torch.where(peak + 1 <= length, torch.zeros_like(start), start)
     return torch.where(peak + 1 >= positions - length, torch.full_like(start, positions - length), start)
 

@@ -1,0 +1,186 @@
+"""The command line as people meet it: a real process, its exit code, and what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heatproof.explainers import explainers
+from heatproof.metrics import metrics
+from heatproof.pooling import poolings
+
+
+def heatproof(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    script = "from heatproof.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", script, *words],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "NO_COLOR": "1"},
+    )
+
+
+def assert_clear_error(result: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list", "explainers"], ["list", "metrics"], ["run", "svea", "--help"]])
+def test_help_and_lists_import_nothing_heavy(words):
+    """That is what keeps them fast: no torch, NumPy, Polars, scikit-learn or SciPy is loaded."""
+    script = (
+        "import sys\nfrom heatproof.cli import main\nsys.argv[0] = 'heatproof'\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "loaded = {'torch', 'numpy', 'polars', 'sklearn', 'scipy'} & set(sys.modules)\nassert not loaded, loaded\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("explainers", explainers), ("metrics", metrics), ("poolings", poolings)],
+    ids=lambda v: str(v)[:9],
+)
+def test_lists_are_complete(kind, names):
+    shown = heatproof("list", kind).stdout
+    assert all(name in shown for name in names)
+
+
+def test_benchmarks_and_models_are_listed():
+    assert "svea" in heatproof("list", "benchmarks").stdout
+    assert "mnist1d_cnn-0" in heatproof("list", "models").stdout
+
+
+def test_a_run_from_nothing_to_a_page(tmp_path):
+    result = heatproof("run", "svea", "--explainers", "gradient,random", "--limit", "100", "--out", "r", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "Explaining the logit" in result.stdout
+    assert "paper" in result.stdout
+    folder = tmp_path / "r"
+    assert {"run.json", "leaderboard.csv", "leaderboard.md", "report.html"} <= {path.name for path in folder.iterdir()}
+    header = (folder / "leaderboard.csv").read_text().splitlines()[0]
+    assert header == (
+        "benchmark,dataset,model,target,explainer,metric,ground_truth,pooling,subset,n,mean,std,median,"
+        "ci_low,ci_high,reference,seconds_per_case,passes_per_case"
+    )
+    manifest = json.loads((folder / "run.json").read_text())
+    assert manifest["configuration"]["seed"] == 0
+    assert manifest["explainers"][0]["parameters"]["quantity"] == "probability"
+    (folder / "report.html").unlink()
+    again = heatproof("report", "r", cwd=tmp_path)
+    assert again.returncode == 0
+    assert (folder / "report.html").is_file()
+
+
+def test_dry_run_runs_nothing(tmp_path):
+    result = heatproof("run", "svea", "--dry-run", "--limit", "100", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "passes" in result.stdout
+    assert "Nothing was explained" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_own_explainer_and_own_model_from_files(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def explain(model, inputs, target):\n    return inputs.abs()\n"
+        "def build():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 10))\n"
+    )
+    words = [
+        "run",
+        "svea",
+        "--explainers",
+        "mine.py:explain",
+        "--model",
+        "mine.py:build",
+        "--limit",
+        "50",
+        "--out",
+        "r",
+    ]
+    result = heatproof(*words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "build" in (tmp_path / "r" / "leaderboard.csv").read_text()
+
+
+def test_unknown_explainer_names_the_nearest():
+    assert_clear_error(
+        heatproof("run", "svea", "--explainers", "integrated_gradient"),
+        "unknown explainer 'integrated_gradient'",
+        "Did you mean 'integrated_gradients'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--limit", "0"], "limit must be at least 1"),
+        (["--explainers", "rise:mask=3"], "Did you mean 'masks'"),
+        (["--explainers", "rise:masks=many"], "masks must be a whole number, got 'many'"),
+        (["--explainers", "rise:masks=0"], "masks must be above zero"),
+        (["--explainers", "gradient,gradient"], "listed twice"),
+        (["--explainers", ""], "no explainer is named"),
+        (["--explainers", "nowhere.py:explain"], "no file nowhere.py"),
+        (["--weights", "nowhere.npz"], "no weights file nowhere.npz"),
+        (["--model", "nowhere.py:build"], "no file nowhere.py"),
+        (["--batch-size", "0"], "batch_size must be at least 1"),
+        (["--preset", "huge"], "huge"),
+        (["--target", "softmax"], "softmax"),
+    ],
+)
+def test_bad_arguments_are_named(words, said, tmp_path):
+    assert_clear_error(heatproof("run", "svea", "--limit", "20", *words, cwd=tmp_path), said)
+
+
+def test_truncated_weights(tmp_path):
+    np.savez(tmp_path / "net.npz", x=np.zeros(1000))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "net.npz").read_bytes()[:500])
+    assert_clear_error(heatproof("run", "svea", "--weights", "cut.npz", cwd=tmp_path), "cut.npz", "truncated")
+    assert_clear_error(heatproof("run", "svea", "--weights", "net.npz", cwd=tmp_path), "net.npz", "misses conv1.bias")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a device that refuses folders")
+def test_unwritable_output_folder():
+    assert_clear_error(
+        heatproof("run", "svea", "--limit", "20", "--out", "/dev/null/run"), "cannot write /dev/null/run"
+    )
+
+
+def test_output_folder_is_a_file(tmp_path):
+    (tmp_path / "r").write_text("")
+    assert_clear_error(heatproof("run", "svea", "--limit", "20", "--out", "r", cwd=tmp_path), "r is a file")
+
+
+def test_folder_of_another_run(tmp_path):
+    words = ["run", "svea", "--explainers", "gradient", "--out", "r"]
+    assert heatproof(*words, "--limit", "20", cwd=tmp_path).returncode == 0
+    assert_clear_error(heatproof(*words, "--limit", "30", cwd=tmp_path), "limit: 20 there, 30 now", "--no-resume")
+    assert heatproof(*words, "--limit", "30", "--no-resume", cwd=tmp_path).returncode == 0
+
+
+def test_a_failing_explainer_ends_with_code_2_and_keeps_the_rest(tmp_path):
+    (tmp_path / "mine.py").write_text("def explain(model, inputs, target):\n    raise ValueError('lost')\n")
+    words = ["run", "svea", "--explainers", "gradient,mine.py:explain", "--limit", "50", "--out", "r"]
+    result = heatproof(*words, cwd=tmp_path)
+    assert_clear_error(result, "ValueError: lost", "everything else is kept")
+    assert "gradient" in result.stdout
+    assert "gradient" in (tmp_path / "r" / "leaderboard.csv").read_text()
+
+
+def test_report_of_a_folder_without_a_run(tmp_path):
+    assert_clear_error(heatproof("report", str(tmp_path)), "holds no run")
+
+
+def test_report_of_a_damaged_run(tmp_path):
+    (tmp_path / "run.json").write_text("{")
+    assert_clear_error(heatproof("report", str(tmp_path)), "run.json is damaged")

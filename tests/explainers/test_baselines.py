@@ -1,0 +1,116 @@
+"""Floors and ceiling against numbers made by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest
+
+from heatproof.cases import Batch
+from heatproof.errors import HeatproofError
+from heatproof.explainers.baselines import Centre, InputMagnitude, Oracle, Random
+from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
+from heatproof.pooling import pool
+from heatproof.seeds import CaseRandom
+from reference.explainers import Net
+
+RNG = CaseRandom(3, "random")
+MODEL = torch.nn.Identity()
+
+
+def test_random_numbers_come_from_the_seed_of_the_case(net: Net) -> None:
+    """Reference: torch.rand seeded by the hash of (run seed, explainer, case), written out."""
+    relevance = Random()(MODEL, net.batch, RNG)
+    assert relevance.shape == (len(net.batch), 1, *net.batch.space)
+    for case, name in enumerate(net.batch.ids):
+        digest = hashlib.blake2b(f"3\x1frandom\x1f{name}".encode(), digest_size=8).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") // 2)
+        expected = torch.rand(1, *net.batch.space, generator=generator).double()
+        torch.testing.assert_close(relevance[case], expected, rtol=0, atol=0)
+
+
+def test_random_numbers_are_uniform() -> None:
+    """Reference: the Kolmogorov-Smirnov test against the uniform distribution on [0, 1]."""
+    batch = Batch(torch.zeros(20, 1, 300), torch.zeros(20, dtype=torch.long), tuple(f"c{i}" for i in range(20)))
+    values = Random()(MODEL, batch, RNG).flatten().numpy()
+    assert kstest(values, "uniform").pvalue > 0.01
+
+
+def test_centre_is_a_gaussian_of_a_quarter_of_the_extent(net: Net) -> None:
+    """Reference: exp(-d^2 / 2) position by position; the package computes it in single precision."""
+    space = net.batch.space
+    expected = np.zeros(space)
+    for place in np.ndindex(*space):
+        squares = [((i - (n - 1) / 2) / (n / 4)) ** 2 for i, n in zip(place, space, strict=True)]
+        expected[place] = math.exp(-sum(squares) / 2)
+    relevance = Centre()(MODEL, net.batch, RNG)
+    for case in range(len(net.batch)):
+        np.testing.assert_allclose(relevance[case, 0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("space", [(40,), (11, 14), (5, 6, 7)])
+def test_centre_is_highest_in_the_middle_and_symmetric(space: tuple[int, ...]) -> None:
+    """The maximum is at the middle, or at the middle positions of an even extent; mirrored, the map is the same."""
+    relevance = Centre()(MODEL, Batch(torch.zeros(1, 2, *space), torch.tensor([0]), ("a",)), RNG)[0, 0]
+    peak = np.unravel_index(int(relevance.argmax()), space)
+    assert all(i in ((n - 1) // 2, n // 2) for i, n in zip(peak, space, strict=True))
+    for axis in range(len(space)):
+        torch.testing.assert_close(relevance, relevance.flip(axis), rtol=0, atol=0)
+
+
+def test_input_magnitude_is_the_absolute_input(net: Net) -> None:
+    """Reference: the larger of x and -x."""
+    relevance = InputMagnitude()(MODEL, net.batch, RNG)
+    np.testing.assert_array_equal(relevance, np.maximum(net.batch.inputs.numpy(), -net.batch.inputs.numpy()))
+
+
+def test_oracle_lies_in_the_mask(net: Net) -> None:
+    """All mass, all top ranks and the maximum are inside; every position of the mask has between 0.9 and 1."""
+    relevance = Oracle()(MODEL, net.batch, RNG)
+    mask = net.batch.masks["box"]
+    heatmap = pool(relevance, "sum_pos")
+    for score in (mass_accuracy, rank_accuracy, pointing_game):
+        assert score(heatmap, mask).tolist() == [1.0] * len(net.batch)
+    assert (relevance[:, 0][~mask] == 0).all()
+    assert (relevance[:, 0][mask] >= 0.9).all()
+    assert (relevance[:, 0][mask] <= 1.0).all()
+    for case in range(len(net.batch)):
+        assert bool(mask[case].flatten()[relevance[case].argmax()])
+
+
+def test_oracle_is_strongest_at_the_middle_of_the_mask() -> None:
+    """Masks of odd width: the one maximum is the middle position; further away is weaker."""
+    mask = torch.zeros(2, 20, dtype=torch.bool)
+    mask[0, 3:10] = True
+    mask[1, 12:15] = True
+    batch = Batch(torch.zeros(2, 1, 20), torch.tensor([0, 0]), ("a", "b"), masks={"template": mask})
+    relevance = Oracle()(MODEL, batch, RNG)[:, 0]
+    assert relevance.argmax(1).tolist() == [6, 13]
+    assert (relevance[0, 6:10].diff() < 0).all()
+    assert (relevance[0, 3:7].diff() > 0).all()
+
+
+def test_oracle_takes_the_named_mask(picture_net: Net) -> None:
+    """Of two ground truths the named one is used; an empty mask of a case gives zeros."""
+    mask = picture_net.batch.masks["box"]
+    other = ~mask
+    other[2] = False
+    batch = replace(picture_net.batch, masks={"box": mask, "rest": other})
+    relevance = Oracle(mask="rest")(MODEL, batch, RNG)[:, 0]
+    assert torch.equal(relevance > 0, other)
+
+
+def test_oracle_without_one_mask_says_what_there_is(picture_net: Net) -> None:
+    """No mask, two masks without a name, and a name that is not there."""
+    mask = picture_net.batch.masks["box"]
+    with pytest.raises(HeatproofError, match=r"oracle needs one ground-truth mask.*these cases have: none"):
+        Oracle()(MODEL, replace(picture_net.batch, masks={}), RNG)
+    with pytest.raises(HeatproofError, match="mask=NAME; these cases have: box, rest"):
+        Oracle()(MODEL, replace(picture_net.batch, masks={"box": mask, "rest": ~mask}), RNG)
+    with pytest.raises(HeatproofError, match="these cases have: box"):
+        Oracle(mask="bax")(MODEL, picture_net.batch, RNG)

@@ -1,0 +1,132 @@
+"""Class activation maps against Captum and against literal loops, in one, two and three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import LayerAttribution, LayerGradCam
+from torch import Tensor, nn
+
+from heatproof.explainers.base import QUANTITIES, Explainer, Quantity
+from heatproof.explainers.cam import GradCam, GradCamPP, ScoreCam, XGradCam, min_max, resize
+from heatproof.seeds import CaseRandom
+from reference import explainers as reference
+from reference.explainers import Array, Net
+
+RNG = CaseRandom(0, "test")
+CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
+quantities = pytest.mark.parametrize("quantity", QUANTITIES)
+
+
+def assert_equals_loop(explainer: Explainer, net: Net, literal: Callable[[Net, int], Array]) -> None:
+    """The first cases' relevance (one channel) equals the literal implementation, and some of it is not zero."""
+    relevance = explainer(net.model, net.batch, RNG)
+    assert relevance.shape == (len(net.batch), 1, *net.batch.space)
+    expected = np.stack([literal(net, case) for case in range(3)])
+    assert expected.any()
+    np.testing.assert_allclose(relevance[:3, 0], expected, **CLOSE)
+
+
+def test_the_cut_networks_are_the_models(net: Net) -> None:
+    """Features and head, on which the loops rest, together give the model's logits."""
+    with torch.no_grad():
+        logits = net.head(net.features(net.batch.inputs), *net.batch.context)
+        torch.testing.assert_close(logits, net.model(net.batch.inputs, *net.batch.context), rtol=0, atol=0)
+
+
+@quantities
+def test_grad_cam_equals_captum(net: Net, quantity: Quantity) -> None:
+    """Reference: Captum's LayerGradCam with ReLU, interpolated linearly."""
+    turn: dict[str, Callable[[Tensor], Tensor]] = {
+        "logit": lambda z: z,
+        "probability": lambda z: z.softmax(1),
+        "log_probability": lambda z: z.log_softmax(1),
+    }
+    captum = LayerGradCam(lambda *args: turn[quantity](net.model(*args)), net.model.get_submodule(net.layer))
+    cam = captum.attribute(
+        net.batch.inputs.clone(),
+        target=net.batch.target,
+        additional_forward_args=net.batch.context or None,
+        relu_attributions=True,
+    )
+    expected = LayerAttribution.interpolate(cam, net.batch.space, MODES[len(net.batch.space)]).detach()
+    torch.testing.assert_close(GradCam(quantity=quantity)(net.model, net.batch, RNG), expected, **CLOSE)
+
+
+@quantities
+def test_grad_cam_equals_the_loop(net: Net, quantity: Quantity) -> None:
+    """Reference: the formula in loops, with its own up-sampling."""
+    assert_equals_loop(GradCam(quantity=quantity), net, lambda n, case: reference.grad_cam(n, case, quantity))
+
+
+@quantities
+@pytest.mark.parametrize("alpha", ["plain", "normalised"])
+def test_grad_cam_pp_equals_the_loop(net: Net, quantity: Quantity, alpha: Literal["plain", "normalised"]) -> None:
+    """Reference: alpha and the weights position by position, with and without the division by alpha's sum."""
+    assert_equals_loop(
+        GradCamPP(quantity=quantity, alpha=alpha),
+        net,
+        lambda n, case: reference.grad_cam_pp(n, case, quantity, normalised=alpha == "normalised"),
+    )
+
+
+@quantities
+def test_xgrad_cam_equals_the_loop(net: Net, quantity: Quantity) -> None:
+    """Reference: the formula in loops; the 2-D network has a map that is always empty."""
+    assert_equals_loop(XGradCam(quantity=quantity), net, lambda n, case: reference.xgrad_cam(n, case, quantity))
+
+
+@quantities
+def test_score_cam_equals_the_loop(net: Net, quantity: Quantity) -> None:
+    """Reference: one masked input per map, its score, a softmax in plain numbers."""
+    assert_equals_loop(ScoreCam(quantity=quantity), net, lambda n, case: reference.score_cam(n, case, quantity))
+
+
+@pytest.mark.parametrize("depth", [2, 3], ids=["before ReLU", "after ReLU"])
+@pytest.mark.parametrize("make", [GradCam, GradCamPP, XGradCam, ScoreCam])
+def test_a_named_layer_is_read(picture_net: Net, make: Callable[..., Explainer], depth: int) -> None:
+    """Reference: the loops on the model cut by hand at another layer, with maps of one sign and of both."""
+    model, batch = picture_net.model, picture_net.batch
+    assert isinstance(model.features, nn.Sequential)
+    start, rest = model.features[:depth], model.features[depth:]
+    layer = f"features.{depth - 1}"
+    earlier = Net(model, batch, layer, start, lambda maps: model.head(rest(maps)))
+    assert (earlier.maps(0) < 0).any() == (depth == 2)
+    literal = {
+        GradCam: reference.grad_cam,
+        GradCamPP: lambda n, case, quantity: reference.grad_cam_pp(n, case, quantity, normalised=False),
+        XGradCam: reference.xgrad_cam,
+        ScoreCam: reference.score_cam,
+    }[make]
+    assert_equals_loop(make(layer=layer), earlier, lambda n, case: literal(n, case, "logit"))
+
+
+@pytest.mark.parametrize("make", [GradCam, GradCamPP, XGradCam, ScoreCam])
+def test_the_last_layer_with_extent_is_the_default(net: Net, make: Callable[..., Explainer]) -> None:
+    """Naming the last ReLU changes nothing; the pooling to a fixed size after it does not count."""
+    named = make(layer=net.layer)(net.model, net.batch, RNG)
+    torch.testing.assert_close(named, make()(net.model, net.batch, RNG), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("small", "large"), [((9,), (35,)), ((40,), (13,)), ((3, 4), (11, 14)), ((1, 5), (7, 7)), ((2, 3, 4), (5, 6, 7))]
+)
+def test_resize_equals_the_loop(small: tuple[int, ...], large: tuple[int, ...]) -> None:
+    """Reference: linear interpolation between half-pixel centres, edges clamped, corner by corner."""
+    maps = torch.randn(2, 3, *small, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = [[reference.stretch(a, large) for a in case] for case in maps.numpy()]
+    np.testing.assert_allclose(resize(maps, large), expected, **CLOSE)
+
+
+def test_min_max_equals_the_loop() -> None:
+    """Reference: (v - min) / (max - min) map by map; a constant map becomes zero."""
+    maps = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    maps[1, 2] = 7.0
+    expected = [[reference.scaled(a) for a in case] for case in maps.numpy()]
+    np.testing.assert_allclose(min_max(maps), expected, rtol=1e-12)
+    assert not min_max(maps)[1, 2].any()

@@ -1,0 +1,149 @@
+"""Poolings and metrics as their formulas read: plain loops over plain numbers, one case at a time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+Array = NDArray[Any]
+libraries: list[torch.library.Library] = []
+
+
+def pooled(channels: Sequence[float], pooling: str) -> float:
+    """One position's channel values to one number; the ten formulas of CLEVR-XAI."""
+    values = [float(value) for value in channels]
+    kept = [value if value > 0 else 0.0 for value in values]
+    formulas = {
+        "sum_abs": abs(math.fsum(values)),
+        "sum_pos": max(0.0, math.fsum(values)),
+        "max_norm": max(abs(value) for value in values),
+        "l1_norm": math.fsum(abs(value) for value in values),
+        "l2_norm": math.sqrt(math.fsum(value**2 for value in values)),
+        "l2_norm_sq": math.fsum(value**2 for value in values),
+        "pos_sum": math.fsum(kept),
+        "pos_max_norm": max(kept),
+        "pos_l2_norm": math.sqrt(math.fsum(value**2 for value in kept)),
+        "pos_l2_norm_sq": math.fsum(value**2 for value in kept),
+    }
+    return formulas[pooling]
+
+
+def pool(relevance: Array, pooling: str) -> Array:
+    """Relevance (B, C, *space) to heatmaps (B, *space), position by position."""
+    heatmap = np.zeros((relevance.shape[0], *relevance.shape[2:]))
+    for place in np.ndindex(*heatmap.shape):
+        case, position = place[0], place[1:]
+        heatmap[place] = pooled([relevance[(case, c, *position)] for c in range(relevance.shape[1])], pooling)
+    return heatmap
+
+
+def mass_accuracy(heatmap: Array, mask: Array) -> float:
+    """Relevance inside the mask over all relevance, of one case."""
+    inside = math.fsum(float(h) for h, m in zip(heatmap.flat, mask.flat, strict=True) if m)
+    return inside / math.fsum(float(h) for h in heatmap.flat)
+
+
+def rank_accuracy_sorted(heatmap: Array, mask: Array) -> float:
+    """The papers' code: argsort, reversed, the first K, how many are in the mask. Only for maps without ties."""
+    assert len(set(heatmap.flat)) == heatmap.size
+    size = int(mask.sum())
+    order = np.argsort(heatmap.ravel())[::-1]
+    return sum(bool(mask.ravel()[i]) for i in order[:size]) / size
+
+
+def rank_accuracy_enumerated(heatmap: Sequence[float], mask: Sequence[bool]) -> Fraction:
+    """The same, averaged exactly over every order in which positions of equal relevance can be sorted."""
+    size, total, count = sum(mask), 0, 0
+    for order in itertools.permutations(range(len(heatmap))):
+        ranked = sorted(order, key=lambda i: -heatmap[i])  # stable: ties stay in the order of the permutation
+        total += sum(mask[i] for i in ranked[:size])
+        count += 1
+    return Fraction(total, count * size)
+
+
+def pointing_game_enumerated(heatmap: Sequence[float], mask: Sequence[bool]) -> Fraction:
+    """Whether the maximum lies in the mask, averaged over the positions that share the maximum."""
+    peaks = [i for i, value in enumerate(heatmap) if value == max(heatmap)]
+    return Fraction(sum(mask[i] for i in peaks), len(peaks))
+
+
+def drop(full: float, kept: float) -> float:
+    """max(0, Y - O) / Y"""
+    return (full - kept) / full if full > kept else 0.0
+
+
+def window_clipped(relevance: Sequence[float], length: int) -> list[int]:
+    """Positions (from 0) of the window: centred on the first maximum, moved into the signal."""
+    peak = list(relevance).index(max(relevance))
+    start = peak - length // 2
+    while start < 0:
+        start += 1
+    while start + length > len(relevance):
+        start -= 1
+    return list(range(start, start + length))
+
+
+def window_literal(relevance: Sequence[float], length: int) -> list[int]:
+    """Positions (from 0) of the window by equation 1 of SVEA, in its own count from 1."""
+    points = len(relevance)
+    i = list(relevance).index(max(relevance)) + 1
+    if length < i < points - length:
+        window = range(i - length // 2, i - length // 2 + length)
+    elif i <= length:
+        window = range(1, length + 1)
+    else:
+        window = range(points - length + 1, points + 1)
+    return [position - 1 for position in window]
+
+
+def svm_predictions(train: Array, labels: Array, test: Array) -> Array:
+    """Linear one-vs-rest SVM: minimises |w|^2 / 2 + sum of max(0, 1 - y (w x))^2 per class by L-BFGS.
+
+    A constant 1 is appended to x, so the intercept is regularised too, as in LIBLINEAR.
+    """
+    train = np.hstack([train, np.ones((len(train), 1))])
+    test = np.hstack([test, np.ones((len(test), 1))])
+    classes = np.unique(labels)
+    margins = np.zeros((len(test), len(classes)))
+    for k, name in enumerate(classes):
+        sign = np.where(labels == name, 1.0, -1.0)
+
+        def objective(w: Array, sign: Array = sign) -> tuple[float, Array]:
+            slack = np.maximum(0.0, 1 - sign * (train @ w))
+            return 0.5 * float(w @ w) + float((slack**2).sum()), w - 2 * train.T @ (sign * slack)
+
+        options = {"maxiter": 10_000, "ftol": 1e-14, "gtol": 1e-9}
+        found = minimize(objective, np.zeros(train.shape[1]), jac=True, method="L-BFGS-B", options=options)
+        margins[:, k] = test @ found.x
+    return classes[margins.argmax(1)]
+
+
+def import_quantus() -> ModuleType:
+    """Quantus, or a skipped test where it is missing.
+
+    It imports torchvision, which does not import beside a torch build without its operators: then these are declared.
+    """
+    try:
+        import torchvision  # noqa: F401
+    except ImportError:
+        pytest.skip("quantus needs torchvision")
+    except RuntimeError:
+        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        library = torch.library.Library("torchvision", "DEF")
+        for operator in ("nms", "qnms"):
+            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        libraries.append(library)  # the operators live as long as this object
+    quantus: ModuleType = pytest.importorskip("quantus", reason="quantus is not installed")
+    return quantus
