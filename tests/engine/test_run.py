@@ -35,7 +35,7 @@ class Double(torch.nn.Module):
         from heatproof.benchmarks.svea import trained_network
         from heatproof.progress import silent
 
-        self.network = trained_network(0, retrain=False, progress=silent).double()
+        self.network = trained_network(1, retrain=False, progress=silent).double()
 
     def forward(self, signals: torch.Tensor) -> torch.Tensor:
         return self.network(signals.double())
@@ -142,7 +142,7 @@ def test_a_failing_explainer_costs_its_own_scores_only(how, words, tmp_path):
     explainers = ["gradient", Broken(how=how)]
     run = heatproof.run("svea", explainers=explainers, limit=1000, target="logit", batch_size=100, out=tmp_path / "r")
     (failure,) = run.failures()
-    assert failure["chunk"] == "mnist1d_cnn-0.train-0500"
+    assert failure["chunk"] == "mnist1d_cnn-1.train-0500"
     assert words in failure["message"]
     table = run.leaderboard()
     assert set(table.filter(pl.col("metric") == "roe_accuracy")["explainer"]) == {"gradient", "raw_input"}
@@ -252,7 +252,7 @@ def test_a_damaged_part_is_named(tmp_path):
 
 def test_all_heatmaps_are_kept_on_demand(tmp_path):
     run = heatproof.run("svea", explainers="gradient", limit=30, target="logit", keep_heatmaps=True, out=tmp_path / "r")
-    stored = run.store.heatmaps("gradient@logit", "mnist1d_cnn-0")
+    stored = run.store.heatmaps("gradient@logit", "mnist1d_cnn-1")
     assert len(stored) == 30
     assert stored["test-0000"].shape == (1, 40)
 

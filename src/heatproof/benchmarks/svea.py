@@ -47,7 +47,7 @@ class Svea(Benchmark):
     limit        use about this many signals, four in five for training the SVM (default: all 5,000)
     weights      explain the paper's network with the weights of this file
     model        explain this network instead: a module (B, 1, 40) -> (B, 10), or `file.py:factory`
-    model_seeds  explain this many networks, trained from seeds 0, 1, ...
+    model_seeds  explain this many networks, trained from seeds 1, 2, ...
     retrain      train them even where weights ship with the package
     window       where the ROE begins: "clipped" (reproduces the paper) or "literal" (equation 1 as printed)
     poolings     how signed relevance becomes non-negative for the scores against the template
@@ -129,7 +129,8 @@ class Svea(Benchmark):
             load_weights(network, Path(self.weights))
             return {Path(self.weights).stem: network}
         return {
-            f"mnist1d_cnn-{seed}": trained_network(seed, self.retrain, progress) for seed in range(self.model_seeds)
+            f"mnist1d_cnn-{seed}": trained_network(seed, self.retrain, progress)
+            for seed in range(1, self.model_seeds + 1)
         }
 
     def configuration(self) -> dict[str, Any]:

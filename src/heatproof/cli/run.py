@@ -61,7 +61,7 @@ def svea(
         Target, typer.Option(help="What is explained. The paper explains the probability; see the report for why both.")
     ] = Target.both,
     model_seeds: Annotated[
-        int | None, typer.Option(help="Explain this many networks, trained from seeds 0, 1, ...; shows their spread.")
+        int | None, typer.Option(help="Explain this many networks, trained from seeds 1, 2, ...; shows their spread.")
     ] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights (.npz, .pt) for the paper's network.")] = None,
     model: Annotated[

@@ -149,33 +149,35 @@ def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity)
     """Logit, probability or log-probability of the target class from the model's outputs (B, K)."""
     if outputs.ndim != 2:
         raise HeatproofError(f"the model must return logits of shape (cases, classes), got {tuple(outputs.shape)}.")
-    if len(target) and not (int(target.min()) >= 0 and int(target.max()) < outputs.shape[1]):
-        raise HeatproofError(
-            f"the target class must be between 0 and {outputs.shape[1] - 1}, the model has {outputs.shape[1]} outputs;"
-            f" got {int(target.min())} to {int(target.max())}."
-        )
     if quantity == "probability":
         outputs = outputs.softmax(1)
     elif quantity == "log_probability":
         outputs = outputs.log_softmax(1)
-    return outputs.gather(1, target[:, None])[:, 0]
+    try:
+        return outputs.gather(1, target[:, None])[:, 0]
+    except RuntimeError as problem:
+        raise HeatproofError(
+            f"the target class must be a whole number between 0 and {outputs.shape[1] - 1}: the model has"
+            f" {outputs.shape[1]} outputs; got {target.min().item()} to {target.max().item()}."
+        ) from problem
 
 
 @contextmanager
 def untouched(model: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode, parameters without gradients; on leaving, modes and flags are what they were."""
-    modes = [(module, module.training) for module in model.modules()]
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    training = [module for module in model.modules() if module.training]
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:
-        model.eval()
-        for parameter, _ in flags:
-            parameter.requires_grad_(False)
+        for module in training:
+            module.training = False
+        for parameter in learning:
+            parameter.requires_grad = False
         yield
     finally:
-        for module, training in modes:
-            module.training = training
-        for parameter, requires_grad in flags:
-            parameter.requires_grad_(requires_grad)
+        for module in training:
+            module.training = True
+        for parameter in learning:
+            parameter.requires_grad = True
 
 
 def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
@@ -189,8 +191,8 @@ def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
             f"{label} returned relevance of shape {tuple(relevance.shape)};"
             f" it must be {full}, like the inputs, or {single}."
         )
-    finite = relevance.isfinite().flatten(1).all(1)
-    if not bool(finite.all()):
+    if not bool(relevance.isfinite().all()):
+        finite = relevance.isfinite().flatten(1).all(1)
         bad = [case for case, good in zip(batch.ids, finite.tolist(), strict=True) if not good]
         raise HeatproofError(
             f"{label} returned NaN or infinite relevance for {len(bad)} case(s), the first is {bad[0]!r}."

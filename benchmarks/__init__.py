@@ -1,0 +1,1 @@
+"""Speed, measured: `make bench` or `python -m benchmarks [standard-run] [captum] [rise]`."""

@@ -1,0 +1,59 @@
+"""What is measured on: networks, inputs, and a clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import median
+
+import torch
+from torch import nn
+
+from heatproof import mnist1d
+from heatproof.benchmarks.svea import trained_network
+from heatproof.cases import Batch
+from heatproof.progress import silent
+
+
+def signals(count: int) -> tuple[nn.Module, Batch]:
+    """SVEA's network and `count` of its training signals."""
+    model = trained_network(1, retrain=False, progress=silent)
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)  # for everybody: nobody here needs gradients of weights
+    train, test = mnist1d.make()
+    inputs = torch.cat([torch.as_tensor(part.x, dtype=torch.float32) for part in (train, test)])[:count].unsqueeze(1)
+    with torch.no_grad():
+        target = model(inputs).argmax(1)
+    return model, Batch(inputs, target, tuple(str(i) for i in range(count)))
+
+
+def pictures(count: int) -> tuple[nn.Module, Batch]:
+    """A plain 2-D network of four strided convolutions and random pictures of 96 x 96."""
+    torch.manual_seed(0)
+    widths = (3, 32, 64, 64, 128)
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10)).eval()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    inputs = torch.randn(count, 3, 96, 96)
+    return model, Batch(inputs, torch.arange(count) % 10, tuple(str(i) for i in range(count)))
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def interleaved(works: Sequence[Callable[[], object]], repeats: int = 7) -> list[float]:
+    """Median CPU seconds of each piece of work, in turns, so that a slow moment hits all alike."""
+    for work in works:
+        work()
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(repeats):
+        for place, work in enumerate(works):
+            times[place].append(cpu_seconds(work))
+    return [median(found) for found in times]
