@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from statistics import median
 
 import torch
 from torch import nn
@@ -48,12 +47,11 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def interleaved(works: Sequence[Callable[[], object]], repeats: int = 7) -> list[float]:
-    """Median CPU seconds of each piece of work, in turns, so that a slow moment hits all alike."""
-    for work in works:
-        work()
+def interleaved(works: Sequence[Callable[[], object]]) -> list[float]:
+    """Least CPU seconds of each piece of work, tried in turns so that a slow moment hits all alike."""
+    first = sum(cpu_seconds(work) for work in works)
     times: list[list[float]] = [[] for _ in works]
-    for _ in range(repeats):
+    for _ in range(max(7, min(500, round(3 / first)))):
         for place, work in enumerate(works):
             times[place].append(cpu_seconds(work))
-    return [median(found) for found in times]
+    return [min(found) for found in times]

@@ -157,8 +157,8 @@ def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity)
         return outputs.gather(1, target[:, None])[:, 0]
     except RuntimeError as problem:
         raise HeatproofError(
-            f"the target class must be a whole number between 0 and {outputs.shape[1] - 1}: the model has"
-            f" {outputs.shape[1]} outputs; got {target.min().item()} to {target.max().item()}."
+            f"the target must be a whole number between 0 and {outputs.shape[1] - 1}, the model has {outputs.shape[1]}"
+            f" outputs; got {target.min().item()} to {target.max().item()}."
         ) from problem
 
 
@@ -191,12 +191,13 @@ def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
             f"{label} returned relevance of shape {tuple(relevance.shape)};"
             f" it must be {full}, like the inputs, or {single}."
         )
-    if not bool(relevance.isfinite().all()):
+    if not bool(relevance.sum().isfinite()):  # one cheap pass; the sum of large finite values may overflow, so look
         finite = relevance.isfinite().flatten(1).all(1)
         bad = [case for case, good in zip(batch.ids, finite.tolist(), strict=True) if not good]
-        raise HeatproofError(
-            f"{label} returned NaN or infinite relevance for {len(bad)} case(s), the first is {bad[0]!r}."
-        )
+        if bad:
+            raise HeatproofError(
+                f"{label} returned NaN or infinite relevance for {len(bad)} case(s), the first is {bad[0]!r}."
+            )
     return relevance.detach()
 
 
