@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,7 +31,9 @@ def test_snippets_run(code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for registry in (explainers, metrics):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
+    module = ModuleType("snippet")
+    monkeypatch.setitem(sys.modules, "snippet", module)  # dataclasses look their module up
+    exec(compile(code, "snippet", "exec"), module.__dict__)
     for run in tmp_path.glob("runs/*"):
         assert not (run / "failures").exists()
         assert (run / "report.html").is_file()
