@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 from scipy.stats import kstest
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.baselines import Centre, InputMagnitude, Oracle, Random
+from heatproof.explainers.baselines import Centre, Edges, InputMagnitude, Oracle, Random
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
 from heatproof.pooling import pool
 from heatproof.seeds import CaseRandom
@@ -114,3 +115,12 @@ def test_oracle_without_one_mask_says_what_there_is(picture_net: Net) -> None:
         Oracle()(MODEL, replace(picture_net.batch, masks={"box": mask, "rest": ~mask}), RNG)
     with pytest.raises(HeatproofError, match="these cases have: box"):
         Oracle(mask="bax")(MODEL, picture_net.batch, RNG)
+
+
+def test_edges_equal_scipy(net: Net) -> None:
+    """Reference: scipy's Sobel filter of the mean channel along every axis, borders repeated."""
+    relevance = Edges()(net.model, net.batch, RNG)
+    for case in range(len(net.batch)):
+        mean = net.batch.inputs[case].mean(0).numpy()
+        expected = np.sqrt(sum(ndimage.sobel(mean, axis=axis, mode="nearest") ** 2 for axis in range(mean.ndim)))
+        np.testing.assert_allclose(relevance[case, 0], expected, rtol=1e-10, atol=1e-12)

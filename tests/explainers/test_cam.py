@@ -8,11 +8,12 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+from captum.attr import GuidedGradCam as CaptumGuidedGradCam
 from captum.attr import LayerAttribution, LayerGradCam
 from torch import Tensor, nn
 
 from heatproof.explainers.base import QUANTITIES, Explainer, Quantity
-from heatproof.explainers.cam import GradCam, GradCamPP, ScoreCam, XGradCam, min_max, resize
+from heatproof.explainers.cam import GradCam, GradCamPP, GuidedGradCam, LayerCam, ScoreCam, XGradCam, min_max, resize
 from heatproof.seeds import CaseRandom
 from reference import explainers as reference
 from reference.explainers import Array, Net
@@ -130,3 +131,31 @@ def test_min_max_equals_the_loop() -> None:
     expected = [[reference.scaled(a) for a in case] for case in maps.numpy()]
     np.testing.assert_allclose(min_max(maps), expected, rtol=1e-12)
     assert not min_max(maps)[1, 2].any()
+
+
+@quantities
+def test_layer_cam_equals_the_loop(net: Net, quantity: Quantity) -> None:
+    """Reference: positive gradient times map, position by position, then the literal up-sampling."""
+
+    def literal(n: Net, case: int) -> Array:
+        maps, gradient = n.maps(case), n.map_gradient(case, quantity)
+        cam = np.zeros(maps.shape[1:])
+        for position in np.ndindex(*cam.shape):
+            total = sum(max(0.0, g[position]) * a[position] for a, g in zip(maps, gradient, strict=True))
+            cam[position] = max(0.0, total)
+        return reference.stretch(cam, n.batch.space)
+
+    assert_equals_loop(LayerCam(quantity=quantity), net, literal)
+
+
+@pytest.mark.filterwarnings("ignore:Setting backward hooks on ReLU")
+def test_guided_grad_cam_equals_captum(net: Net) -> None:
+    """Reference: Captum's GuidedGradCam, interpolated linearly."""
+    captum = CaptumGuidedGradCam(net.model, net.model.get_submodule(net.layer))
+    expected = captum.attribute(
+        net.batch.inputs.clone(),
+        target=net.batch.target,
+        additional_forward_args=net.batch.context or None,
+        interpolate_mode=MODES[len(net.batch.space)],
+    ).detach()
+    torch.testing.assert_close(GuidedGradCam()(net.model, net.batch, RNG), expected, **CLOSE)

@@ -7,13 +7,23 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from captum.attr import InputXGradient, Saliency
+from captum.attr import Deconvolution, InputXGradient, Saliency
+from captum.attr import GuidedBackprop as CaptumGuidedBackprop
 from captum.attr import IntegratedGradients as CaptumIntegratedGradients
 from torch import Tensor, nn
+from torch.nn import functional
 
 from heatproof.cases import Batch
 from heatproof.explainers.base import QUANTITIES, Quantity
-from heatproof.explainers.gradients import Gradient, GradientXInput, IntegratedGradients, SmoothGrad
+from heatproof.explainers.gradients import (
+    Deconvnet,
+    Gradient,
+    GradientXInput,
+    GuidedBackprop,
+    IntegratedGradients,
+    SmoothGrad,
+    VarGrad,
+)
 from heatproof.seeds import CaseRandom
 from reference import explainers as reference
 from reference.explainers import Net
@@ -145,3 +155,115 @@ def test_smoothgrad_noise_is_normal() -> None:
     count, deviation = noise.numel(), 0.1 * 4
     assert abs(noise.mean().item()) < 4 * deviation / count**0.5
     assert abs(noise.std().item() - deviation) < 4 * deviation / (2 * count) ** 0.5
+
+
+def test_vargrad_equals_the_variance_over_noisy_copies(net: Net) -> None:
+    """Reference: NumPy's variance of Captum's Saliency over the same noisy copies."""
+    explainer = VarGrad(samples=6, rows=4)
+    noise = explainer.noise(net.batch, RNG)
+    saliency = Saliency(net.model)
+    copies = [saliency.attribute(net.batch.inputs + noise[:, sample], abs=False, **further(net)) for sample in range(6)]
+    expected = np.var(torch.stack(copies).numpy(), axis=0)
+    np.testing.assert_allclose(explainer(net.model, net.batch, RNG), expected, rtol=1e-7, atol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore:Setting backward hooks on ReLU")
+@pytest.mark.parametrize(
+    ("explainer", "captum"), [(GuidedBackprop(), CaptumGuidedBackprop), (Deconvnet(), Deconvolution)]
+)
+def test_relu_methods_equal_captum(net: Net, explainer: Gradient, captum: type) -> None:
+    """Reference: Captum's GuidedBackprop and Deconvolution, on networks whose ReLUs are modules used once."""
+    expected = captum(net.model).attribute(net.batch.inputs.clone(), **further(net)).detach()
+    torch.testing.assert_close(explainer(net.model, net.batch, RNG), expected, **CLOSE)
+
+
+class OneRelu(nn.Module):
+    """Functions, a reused ReLU module, in place: what Captum's hooks cannot see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3, stride=2), nn.Conv2d(4, 5, 3)
+        self.third, self.fourth = nn.Linear(5, 6), nn.Linear(6, 4)
+        self.relu = nn.ReLU(inplace=True)
+        self.relu2, self.relu3 = nn.ReLU(), nn.ReLU()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        maps = self.relu(functional.conv2d(inputs, self.first.weight, self.first.bias, stride=2))
+        maps = self.relu(self.second(maps)).mean((2, 3))
+        return self.fourth(functional.relu(self.third(maps)))
+
+
+class ThreeRelus(OneRelu):
+    """The same with a module for each."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.relu.inplace = False
+        maps = self.relu2(self.second(self.relu(self.first(inputs)))).mean((2, 3))
+        return self.fourth(self.relu3(self.third(maps)))
+
+
+@pytest.mark.filterwarnings("ignore:Setting backward hooks on ReLU")
+@pytest.mark.parametrize(
+    ("explainer", "captum"), [(GuidedBackprop(), CaptumGuidedBackprop), (Deconvnet(), Deconvolution)]
+)
+def test_relu_methods_see_every_relu(explainer: Gradient, captum: type) -> None:
+    """Reference: Captum on the same network written with one module per ReLU."""
+    torch.manual_seed(0)
+    one, three = OneRelu().double().eval(), ThreeRelus().double().eval()
+    three.load_state_dict(one.state_dict())
+    inputs = torch.randn(3, 3, 11, 11, dtype=torch.float64)
+    batch = Batch(inputs, torch.tensor([0, 1, 3]), ("a", "b", "c"))
+    expected = captum(three).attribute(inputs.clone(), target=batch.target).detach()
+    torch.testing.assert_close(explainer(one, batch, RNG), expected, **CLOSE)
+
+
+class OverCells(nn.Module):
+    """Convolution, a small network over cells (B, cells, features), a head on vectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.cell, self.head = nn.Conv2d(1, 4, 3, stride=3), nn.Linear(4, 6), nn.Linear(6, 5)
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        cells = functional.relu(self.conv(inputs)).flatten(2).transpose(1, 2)
+        return self.last(functional.relu(self.head(functional.relu(self.cell(cells)).sum(1))))
+
+
+@pytest.mark.parametrize("explainer", [GuidedBackprop(relus="convs"), Deconvnet(relus="convs")])
+def test_relus_over_cells_can_stay_ordinary(explainer: GuidedBackprop | Deconvnet) -> None:
+    """Reference: the chain rule by hand, ReLU by ReLU; the one over cells is a plain derivative."""
+    torch.manual_seed(0)
+    model = OverCells().double()
+    batch = Batch(torch.randn(2, 1, 9, 9, dtype=torch.float64), torch.tensor([2, 0]), ("a", "b"))
+    with torch.no_grad():
+        conv = model.conv(batch.inputs)
+        cells = conv.clamp(min=0).flatten(2).transpose(1, 2)
+        cell = model.cell(cells)
+        head = model.head(cell.clamp(min=0).sum(1))
+
+        def through(relu_input: Tensor, signal: Tensor) -> Tensor:
+            signal = signal.clamp(min=0)
+            return signal * (relu_input > 0) if explainer.guided else signal
+
+        signal = through(head, model.last.weight[batch.target]) @ model.head.weight
+        signal = (signal[:, None] * (cell > 0)) @ model.cell.weight
+        signal = through(conv, signal.transpose(1, 2).reshape(conv.shape))
+        expected = functional.conv_transpose2d(signal, model.conv.weight, stride=3)
+    torch.testing.assert_close(explainer(model, batch, RNG), expected, **CLOSE)
+
+
+def test_guided_backprop_is_right_behind_batch_norm_for_one_case() -> None:
+    """Reference: the chain rule with batch norm as the affine map that it is, for a batch of one."""
+    torch.manual_seed(0)
+    conv, norm = nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3)
+    norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2)
+    nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
+    model = nn.Sequential(conv, norm, nn.ReLU(), nn.Flatten(), nn.Linear(75, 4)).double().eval()
+    batch = Batch(torch.randn(1, 2, 5, 5, dtype=torch.float64), torch.tensor([1]), ("a",))
+    with torch.no_grad():
+        active = norm(conv(batch.inputs)) > 0
+        signal = model[4].weight[1].view(1, 3, 5, 5).clamp(min=0) * active
+        signal = signal * (norm.weight / (norm.running_var + norm.eps).sqrt())[:, None, None]
+        expected = functional.conv_transpose2d(signal, conv.weight, padding=1)
+    torch.testing.assert_close(GuidedBackprop()(model, batch, RNG), expected, **CLOSE)

@@ -15,10 +15,11 @@ from heatproof.metrics import metrics
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
 from heatproof.pooling import pool
 from reference import metrics as reference
+from reference.libraries import import_quantus
 
 SCORES = (mass_accuracy, rank_accuracy, pointing_game)
 COUNTS = 1e-12
-"""Scores that are ratios of counts: the package divides them in single precision."""
+"""How near scores must be that are ratios of counts."""
 
 
 def random_maps(cases: int, *space: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -130,7 +131,7 @@ def test_squaring_keeps_ranks_and_sharpens_mass(prefix: str) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_agreement_with_quantus() -> None:
     """Reference: Quantus' RelevanceMassAccuracy and RelevanceRankAccuracy, on tie-free positive maps."""
-    quantus = reference.import_quantus()
+    quantus = import_quantus()
     heatmap, mask = random_maps(8, 12, 13, seed=7)
     given = {
         "model": torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12 * 13, 2)).double(),

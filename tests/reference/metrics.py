@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pytest
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 Array = NDArray[Any]
-libraries: list[torch.library.Library] = []
 
 
 def pooled(channels: Sequence[float], pooling: str) -> float:
@@ -127,23 +122,3 @@ def svm_predictions(train: Array, labels: Array, test: Array) -> Array:
         found = minimize(objective, np.zeros(train.shape[1]), jac=True, method="L-BFGS-B", options=options)
         margins[:, k] = test @ found.x
     return classes[margins.argmax(1)]
-
-
-def import_quantus() -> ModuleType:
-    """Quantus, or a skipped test where it is missing.
-
-    It imports torchvision, which does not import beside a torch build without its operators: then these are declared.
-    """
-    try:
-        import torchvision  # noqa: F401
-    except ImportError:
-        pytest.skip("quantus needs torchvision")
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        libraries.append(library)  # the operators live as long as this object
-    quantus: ModuleType = pytest.importorskip("quantus", reason="quantus is not installed")
-    return quantus

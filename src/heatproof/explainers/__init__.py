@@ -1,6 +1,6 @@
 """Explainers: (model, batch) -> relevance."""
 
-from heatproof.explainers import baselines, cam, gradients, perturbation
+from heatproof.explainers import baselines, cam, gradients, perturbation, propagation
 from heatproof.explainers.base import Explainer, ScoreExplainer, explainers, register_explainer
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "explainers",
     "gradients",
     "perturbation",
+    "propagation",
     "register_explainer",
 ]

@@ -49,6 +49,29 @@ class InputMagnitude(Explainer):
         return batch.inputs.abs()
 
 
+@register_explainer("edges")
+@dataclass(frozen=True, kw_only=True)
+class Edges(Explainer):
+    """Where the input changes: the length of its Sobel gradient, channels averaged, borders repeated."""
+
+    family = "floor"
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        brightness = batch.inputs.mean(1)
+        squares = [sobel(brightness, axis).square() for axis in range(1, brightness.ndim)]
+        return torch.stack(squares).sum(0).sqrt().unsqueeze(1)
+
+
+def sobel(values: torch.Tensor, axis: int) -> torch.Tensor:
+    """Central difference along `axis` of values (B, *space), smoothed by 1, 2, 1 along the other space axes."""
+    for along in range(1, values.ndim):
+        first, last = values.narrow(along, 0, 1), values.narrow(along, values.shape[along] - 1, 1)
+        padded = torch.cat([first, values, last], along)
+        before, after = (padded.narrow(along, start, values.shape[along]) for start in (0, 2))
+        values = after - before if along == axis else before + 2 * values + after
+    return values
+
+
 @register_explainer("oracle")
 @dataclass(frozen=True, kw_only=True)
 class Oracle(Explainer):

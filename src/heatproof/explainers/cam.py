@@ -20,6 +20,7 @@ from heatproof.explainers.base import (
     register_explainer,
     require_one_of,
 )
+from heatproof.explainers.gradients import GuidedBackprop
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
 
@@ -129,12 +130,13 @@ class GradientCam(ScoreExplainer):
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         maps, gradient = maps_and_gradient(model, batch, self.layer, self.quantity)
-        cam = (per_map(self.weights(maps, gradient), maps) * maps).sum(1, keepdim=True)
+        weights = self.weights(maps, gradient)
+        cam = ((per_map(weights, maps) if weights.ndim == 2 else weights) * maps).sum(1, keepdim=True)
         return resize(cam.clamp(min=0), batch.space)
 
     @abstractmethod
     def weights(self, maps: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """One weight per map (B, C), from the maps and the gradient at them."""
+        """One weight per map (B, C), or per position (B, C, *any), from the maps and the gradient at them."""
 
 
 @register_explainer("grad_cam")
@@ -184,6 +186,37 @@ class XGradCam(GradientCam):
 
     def weights(self, maps: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         return ratio((maps * gradient).flatten(2).sum(2), maps.flatten(2).sum(2))
+
+
+@register_explainer("layer_cam")
+@dataclass(frozen=True, kw_only=True)
+class LayerCam(GradientCam):
+    """LayerCAM: max(0, sum_k max(0, g_k) A_k), a weight for every position."""
+
+    paper = "Jiang et al. 2021"
+
+    def weights(self, maps: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.clamp(min=0)
+
+
+@register_explainer("guided_grad_cam")
+@dataclass(frozen=True, kw_only=True)
+class GuidedGradCam(ScoreExplainer):
+    """Guided backprop times the up-sampled Grad-CAM."""
+
+    family = "cam"
+    paper = "Selvaraju et al. 2017"
+    cost = "4"
+
+    layer: str | None = None
+    relus: Literal["all", "convs"] = "all"
+
+    def passes(self, channels: int) -> int:
+        return 4
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        guided = GuidedBackprop(quantity=self.quantity, relus=self.relus).explain(model, batch, rng)
+        return guided * GradCam(quantity=self.quantity, layer=self.layer).explain(model, batch, rng)
 
 
 @register_explainer("score_cam")

@@ -7,9 +7,16 @@ and need no further dependency. The tests hold them equal to Captum's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from heatproof.cases import Batch
-from heatproof.explainers.base import SampledExplainer, ScoreExplainer, register_explainer, require_positive
+from heatproof.explainers.base import (
+    SampledExplainer,
+    ScoreExplainer,
+    register_explainer,
+    require_one_of,
+    require_positive,
+)
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
 
@@ -80,6 +87,25 @@ class SmoothGrad(SampledExplainer):
         return total / noise.shape[1]
 
 
+@register_explainer("vargrad")
+@dataclass(frozen=True, kw_only=True)
+class VarGrad(SmoothGrad):
+    """Variance of the gradient over the noisy copies of SmoothGrad: mean g^2 - (mean g)^2."""
+
+    paper = "Adebayo et al. 2018"
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        noise = self.noise(batch, rng)
+        # In float64: the difference of two nearly equal numbers.
+        total, squares = (torch.zeros_like(batch.inputs, dtype=torch.float64) for _ in range(2))
+        for case, sample in self.blocks(batch, self.samples):
+            gradient = self.gradient_rows(model, batch.inputs[case] + noise[case, sample], batch, case).double()
+            total.index_add_(0, case, gradient)
+            squares.index_add_(0, case, gradient.square())
+        variance = squares / self.samples - (total / self.samples).square()
+        return variance.clamp(min=0).to(batch.inputs)
+
+
 @register_explainer("integrated_gradients")
 @dataclass(frozen=True, kw_only=True)
 class IntegratedGradients(SampledExplainer):
@@ -114,3 +140,43 @@ class IntegratedGradients(SampledExplainer):
             gradient = self.gradient_rows(model, share[point] * batch.inputs[case], batch, case)
             total.index_add_(0, case, weight[point] * gradient)
         return batch.inputs * total
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReluGradient(Gradient):
+    """The gradient with another backward pass of ReLUs.
+
+    `relus` says of which: all, or "convs", those behind convolutions and on plain vectors. In a Relation Network the
+    map of a deconvnet does not depend on the picture at all unless the ReLUs over pairs stay ordinary.
+    """
+
+    relus: Literal["all", "convs"] = "all"
+    guided: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of(self, "relus", ("all", "convs"))
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        from heatproof.explainers.relu_backward import ReluBackward
+
+        with ReluBackward(self.guided, self.relus == "convs"):
+            return super().explain(model, batch, rng)
+
+
+@register_explainer("guided_backprop")
+@dataclass(frozen=True, kw_only=True)
+class GuidedBackprop(ReluGradient):
+    """The gradient, ReLUs passing back positive signals only, and only where they were active."""
+
+    paper = "Springenberg et al. 2015"
+    guided = True
+
+
+@register_explainer("deconvnet")
+@dataclass(frozen=True, kw_only=True)
+class Deconvnet(ReluGradient):
+    """The gradient, ReLUs passing back positive signals wherever they come, active or not."""
+
+    paper = "Zeiler and Fergus 2014"
+    guided = False

@@ -1,0 +1,200 @@
+"""Rules of layer-wise relevance propagation: how the relevance of a linear map's outputs goes to its inputs.
+
+A linear map is z = W x + b, where W may be a dense matrix or a convolution. Each rule says what share of R_j input i
+gets: some modification of x_i w_ij over its sum. The tests hold them equal to zennit's and to literal loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heatproof.lazy import torch
+
+STABILISER = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """The inputs and parameters of one use of a linear layer; `apply(x, weight)` leaves the bias out."""
+
+    x: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    """Of a shape that broadcasts to the outputs."""
+    apply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    kind: str
+    """"conv" or "dense"."""
+
+    def biased(self, z: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return z if bias is None else z + bias
+
+
+class Part:
+    """One modified pass z = W' x', and the way back: x' * (W'^T s)."""
+
+    def __init__(self, linear: LinearMap, x: torch.Tensor, weight: torch.Tensor) -> None:
+        with torch.enable_grad():
+            self.x = x.detach().requires_grad_()
+            self.graph = linear.apply(self.x, weight)
+        self.z = self.graph.detach()
+
+    def back(self, s: torch.Tensor) -> torch.Tensor:
+        return self.x.detach() * torch.autograd.grad(self.graph, self.x, s)[0]
+
+
+def stable(z: torch.Tensor, epsilon: float = STABILISER) -> torch.Tensor:
+    """z moved away from zero by epsilon, zero itself upwards."""
+    return z + epsilon * torch.where(z < 0, -1.0, 1.0).to(z)
+
+
+def away_from_zero(z: torch.Tensor) -> torch.Tensor:
+    """z, where it is exactly zero the stabiliser."""
+    return torch.where(z == 0, torch.full_like(z, STABILISER), z)
+
+
+def positive(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Base of all rules. `biases` says whether biases take their share of the relevance."""
+
+    biases: bool = True
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def bias_of(self, linear: LinearMap) -> torch.Tensor | None:
+        return linear.bias if self.biases else None
+
+
+@dataclass(frozen=True)
+class Epsilon(Rule):
+    """x_i w_ij / (z_j + epsilon)."""
+
+    epsilon: float = STABILISER
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        part = Part(linear, linear.x, linear.weight)
+        z = linear.biased(part.z, self.bias_of(linear))
+        return part.back(relevance / stable(z, self.epsilon))
+
+
+@dataclass(frozen=True)
+class RelativeEpsilon(Rule):
+    """Epsilon relative to the root mean square of z, added whatever its sign (the Focus paper's dense layers)."""
+
+    share: float = 0.25
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        part = Part(linear, linear.x, linear.weight)
+        z = linear.biased(part.z, self.bias_of(linear))
+        size = z.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (z.ndim - 1))
+        return part.back(relevance / away_from_zero(z + self.share * size))
+
+
+@dataclass(frozen=True)
+class SameSignBias(Rule):
+    """x_i w_i / (x_i w_i + b_i), the bias only where it has the sign of x_i w_i (the Focus paper's batch norm)."""
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        part = Part(linear, linear.x, linear.weight)
+        z = part.z + 1e-9
+        if linear.bias is not None:
+            z = z + torch.where(linear.bias * z > 0, linear.bias, torch.zeros_like(z))
+        return part.back(relevance / away_from_zero(z))
+
+
+@dataclass(frozen=True)
+class ZPlus(Rule):
+    """(x_i w_ij)^+ / sum_i (x_i w_ij)^+, also known as alpha 1, beta 0."""
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        parts = [Part(linear, linear.x.clamp(min=0), linear.weight.clamp(min=0))]
+        if bool((linear.x < 0).any()):  # behind a ReLU, half of the work is not needed
+            parts.append(Part(linear, linear.x.clamp(max=0), linear.weight.clamp(max=0)))
+        z = linear.biased(sum_of(parts), positive(self.bias_of(linear)))
+        s = relevance / stable(z)
+        return total([part.back(s) for part in parts])
+
+
+@dataclass(frozen=True)
+class Gamma(Rule):
+    """Contributions of the output's own sign count 1 + gamma times."""
+
+    gamma: float = 0.25
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        x, weight, bias = linear.x, linear.weight, self.bias_of(linear)
+        outputs = linear.biased(linear.apply(x, weight), linear.bias)
+        results = []
+        for sign, side in ((1, outputs > 0), (-1, outputs < 0)):
+            share = torch.where(side, relevance, torch.zeros_like(relevance))
+            if not bool(share.any()):
+                continue
+            favoured = self.favour(weight, sign)
+            parts = [Part(linear, x.clamp(min=0), favoured)]
+            if bool((x < 0).any()):
+                parts.append(Part(linear, x.clamp(max=0), self.favour(weight, -sign)))
+            z = linear.biased(sum_of(parts), None if bias is None else self.favour(bias, sign))
+            s = share / stable(z)
+            results += [part.back(s) for part in parts]
+        return total(results) if results else torch.zeros_like(x)
+
+    def favour(self, tensor: torch.Tensor, sign: int) -> torch.Tensor:
+        side = tensor.clamp(min=0) if sign > 0 else tensor.clamp(max=0)
+        return tensor + self.gamma * side
+
+
+@dataclass(frozen=True)
+class Flat(Rule):
+    """Every input of an output gets the same."""
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        part = Part(linear, torch.ones_like(linear.x), torch.ones_like(linear.weight))
+        return part.back(relevance / stable(part.z))
+
+
+@dataclass(frozen=True)
+class WSquare(Rule):
+    """w_ij^2 / sum_i w_ij^2, for inputs of no particular range."""
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        part = Part(linear, torch.ones_like(linear.x), linear.weight.square())
+        return part.back(relevance / stable(part.z))
+
+
+@dataclass(frozen=True)
+class Box(Rule):
+    """z^B, for inputs between `low` and `high`: x_i w_ij - low w_ij^+ - high w_ij^-, over its sum.
+
+    Bounds that are not given are the least and the greatest value of each case.
+    """
+
+    low: float | None = None
+    high: float | None = None
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        x, weight = linear.x, linear.weight
+        column = (-1, *[1] * (x.ndim - 1))
+        low = x.flatten(1).amin(1).view(column) if self.low is None else torch.full_like(x, self.low)
+        high = x.flatten(1).amax(1).view(column) if self.high is None else torch.full_like(x, self.high)
+        inside = Part(linear, x, weight)
+        floor = Part(linear, low.expand_as(x), weight.clamp(min=0))
+        roof = Part(linear, high.expand_as(x), weight.clamp(max=0))
+        s = relevance / stable(inside.z - floor.z - roof.z)
+        return inside.back(s) - floor.back(s) - roof.back(s)
+
+
+def sum_of(parts: list[Part]) -> torch.Tensor:
+    return total([part.z for part in parts])
+
+
+def total(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """The sum of one tensor or more."""
+    result = tensors[0]
+    for tensor in tensors[1:]:
+        result = result + tensor
+    return result
