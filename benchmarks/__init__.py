@@ -1,1 +1,1 @@
-"""Speed, measured: `make bench` or `python -m benchmarks [standard-run] [captum] [rise]`."""
+"""Speed, measured: `make bench` or `python -m benchmarks [captum] [zennit] [rise] [standard-run]`."""

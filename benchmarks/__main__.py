@@ -7,9 +7,14 @@ import sys
 
 import torch
 
-from benchmarks import captum_ratios, rise, standard_run
+from benchmarks import captum_ratios, rise, standard_run, zennit_ratios
 
-EVERY = {"captum": captum_ratios.main, "rise": rise.main, "standard-run": standard_run.main}
+EVERY = {
+    "captum": captum_ratios.main,
+    "zennit": zennit_ratios.main,
+    "rise": rise.main,
+    "standard-run": standard_run.main,
+}
 
 if __name__ == "__main__":
     chosen = sys.argv[1:] or list(EVERY)
