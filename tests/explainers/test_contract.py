@@ -44,6 +44,7 @@ REFERENCES = {
     "deconvnet": "explainers/test_gradients.py::test_relu_methods_equal_captum",
     "layer_cam": "explainers/test_cam.py::test_layer_cam_equals_the_loop",
     "guided_grad_cam": "explainers/test_cam.py::test_guided_grad_cam_equals_captum",
+    "lime": "explainers/test_lime.py::test_coefficients_equal_the_lime_package",
     "lrp": "explainers/test_propagation.py::test_lrp_equals_zennit",
     "excitation_backprop": "explainers/test_propagation.py::test_excitation_backprop_equals_zennit",
 }
@@ -52,12 +53,13 @@ REFERENCES = {
 SMALL: dict[str, dict[str, Any]] = {
     "smoothgrad": {"samples": 5},
     "vargrad": {"samples": 5},
+    "lime": {"samples": 30, "segments": 6},
     "integrated_gradients": {"steps": 5},
     "rise": {"masks": 11, "cells": 3},
 }
 """Parameters that keep the tests quick."""
 
-RANDOM = {"random", "rise", "smoothgrad", "vargrad"}
+RANDOM = {"lime", "random", "rise", "smoothgrad", "vargrad"}
 FEWER_PASSES = {"sise"}
 """`passes` is an upper bound: how many maps count is known only after the gradient."""
 

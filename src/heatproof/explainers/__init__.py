@@ -1,6 +1,6 @@
 """Explainers: (model, batch) -> relevance."""
 
-from heatproof.explainers import baselines, cam, gradients, perturbation, propagation
+from heatproof.explainers import baselines, cam, gradients, lime, perturbation, propagation
 from heatproof.explainers.base import Explainer, ScoreExplainer, explainers, register_explainer
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "cam",
     "explainers",
     "gradients",
+    "lime",
     "perturbation",
     "propagation",
     "register_explainer",
