@@ -73,7 +73,7 @@ def test_integrated_gradients_of_a_linear_model_are_exact(steps: int) -> None:
 
 def test_centre_in_float64() -> None:
     cases = Batch(torch.zeros(1, 1, 40, dtype=torch.float64), torch.tensor([0]), ("a",))
-    expected = [math.exp(-(((i - 19.5) / 10) ** 2) / 2) for i in range(40)]
+    expected = [math.exp(-(((i - 20) / 10) ** 2) / 2) for i in range(40)]
     np.testing.assert_allclose(Centre()(Small(), cases, RNG)[0, 0], expected, rtol=1e-12)
 
 

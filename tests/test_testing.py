@@ -31,8 +31,6 @@ class Bad(Explainer):
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         if self.how == "in place":
             batch.inputs.abs_()
-        if self.how == "hook":
-            model.register_forward_hook(lambda *args: None)
         if self.how == "weights":
             next(model.parameters()).mul_(1.5)
         if self.how == "random":
@@ -50,7 +48,6 @@ class Bad(Explainer):
     ("how", "words"),
     [
         ("in place", "inputs are changed in place"),
-        ("hook", "model is changed"),
         ("weights", "model is changed"),
         ("random", "same seed gives another result"),
         ("batch", "depends on the other cases"),

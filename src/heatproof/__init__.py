@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from heatproof.benchmarks.base import Benchmark, register_benchmark
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
-    from heatproof.explainers.base import Explainer, ScoreExplainer, register_explainer
+    from heatproof.explainers.base import Explainer, SampledExplainer, ScoreExplainer, register_explainer
     from heatproof.metrics.base import register_metric
     from heatproof.pooling import pool
     from heatproof.results.run import Run
@@ -26,6 +26,7 @@ __all__ = [
     "Explainer",
     "HeatproofError",
     "Run",
+    "SampledExplainer",
     "ScoreExplainer",
     "dry_run",
     "explain",
@@ -44,6 +45,7 @@ _HOMES = {
     "Explainer": "explainers.base",
     "HeatproofError": "errors",
     "Run": "results.run",
+    "SampledExplainer": "explainers.base",
     "ScoreExplainer": "explainers.base",
     "dry_run": "api",
     "explain": "api",

@@ -13,8 +13,8 @@ from heatproof.engine.local import run_units
 from heatproof.engine.plan import Unit, for_quantities, make_plan
 from heatproof.engine.store import Store, default_folder
 from heatproof.engine.work import do_unit
-from heatproof.errors import HeatproofError, unknown_name
-from heatproof.explainers.base import Explainer, Quantity
+from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.explainers.base import Explainer, Quantity, quantity_of, untouched
 from heatproof.explainers.spec import make_explainer, make_explainers
 from heatproof.lazy import torch
 from heatproof.progress import Progress, silent
@@ -34,26 +34,30 @@ def explain(
     *,
     target: torch.Tensor | Sequence[int] | int | None = None,
     context: Sequence[torch.Tensor] = (),
-    masks: Mapping[str, torch.Tensor] | None = None,
+    ground_truth: Mapping[str, torch.Tensor] | None = None,
     seed: int = 0,
     **parameters: Any,
 ) -> torch.Tensor:
     """Relevance of the inputs (B, C, *space) for a class: `explain(net, x, "integrated_gradients", steps=100)`.
 
     `target` is a class per case, one class for all, or None for the class that the model predicts. `parameters` are
-    those of the explainer; `quantity="probability"` explains the probability instead of the logit.
+    those of the explainer; `quantity="probability"` explains the probability instead of the logit. `ground_truth` are
+    masks by name, for the oracle.
     """
     made = make_explainer(explainer, **parameters)
+    inputs = torch.as_tensor(inputs)
     if target is None:
-        with torch.no_grad():
-            target = model(inputs, *context).argmax(1)
+        with torch.no_grad(), untouched(model):
+            outputs = model(inputs, *context)
+        quantity_of(outputs, torch.zeros(len(inputs), dtype=torch.long), "logit")
+        target = outputs.argmax(1)
     classes = torch.as_tensor(target, device=inputs.device)
     batch = Batch(
         inputs=inputs,
         target=classes.expand(len(inputs)) if classes.ndim == 0 else classes,
         ids=tuple(str(i) for i in range(len(inputs))),
         context=tuple(context),
-        masks=masks or {},
+        masks=ground_truth or {},
     )
     return made(model, batch, CaseRandom(seed, made.name or made.label))
 
@@ -77,6 +81,7 @@ def run(
     `options` are those of the benchmark (for SVEA: limit, weights, model, model_seeds ...). What the output folder
     holds already is not computed again. An explainer that fails costs its own scores only: see `Run.failures()`.
     """
+    require_whole("seed", seed, 0)
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
     store = Store(Path(out) if out is not None else default_folder(made.name, preset))
     store.check_writable()
@@ -102,7 +107,7 @@ def dry_run(
 ) -> list[Estimate]:
     """What `run` with the same arguments would cost, explainer by explainer. Explains nothing and writes nothing."""
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
-    made.prepare(progress)
+    made.rehearse(progress)
     return estimate(made, make_plan(made, chosen), batch_size)
 
 
@@ -122,8 +127,7 @@ def prepare_run(
     """Benchmark and explainers from a run's arguments; what is wrong with these is said before any work."""
     if target not in get_args(Target):
         raise unknown_name("target", str(target), get_args(Target))
-    if batch_size < 1:
-        raise HeatproofError(f"batch_size must be at least 1, got {batch_size}.")
+    require_whole("batch_size", batch_size, 1)
     quantities: tuple[Quantity, ...] = ("probability", "logit") if target == "both" else (target,)
     if isinstance(benchmark, str):
         benchmark = benchmarks[benchmark].from_preset(preset, **options)

@@ -10,6 +10,12 @@ class HeatproofError(Exception):
     """Bad input. The command line prints the message and exits with code 2, without a traceback."""
 
 
+def require_whole(name: str, value: object, least: int) -> None:
+    """The option must be a whole number of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise HeatproofError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> HeatproofError:
     """An error for a name that does not exist, with the nearest ones that do."""
     known = sorted(known)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ def names_object(text: str) -> bool:
 
 def load_object(reference: str) -> Any:
     """The object that `package.module:name` or `file.py:name` refers to."""
+    if not names_object(reference):
+        raise HeatproofError(f"{reference!r} names no Python object; write file.py:name or package.module:name.")
     place, _, name = reference.rpartition(":")
     module = load_file(Path(place)) if place.endswith(".py") else load_module(place)
     if not hasattr(module, name):
@@ -29,21 +34,39 @@ def load_object(reference: str) -> Any:
 def load_file(path: Path) -> Any:
     if not path.is_file():
         raise HeatproofError(f"there is no file {path}; write file.py:name with a path from the current folder.")
-    key = f"heatproof_user_{path.stem}"
+    path = path.resolve()
+    key = f"heatproof_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    stamp = (path.stat().st_mtime_ns, path.stat().st_size)
+    if getattr(sys.modules.get(key), "__heatproof_stamp__", None) == stamp:
+        return sys.modules[key]
     spec = importlib.util.spec_from_file_location(key, path)
     if spec is None or spec.loader is None:
         raise HeatproofError(f"{path} cannot be loaded as Python.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[key] = module  # dataclasses look their module up while the class is made
     try:
-        spec.loader.exec_module(module)
-    except Exception as problem:
+        with on_path(path.parent):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as problem:
+        del sys.modules[key]
         raise HeatproofError(f"{path} does not load: {type(problem).__name__}: {problem}") from problem
+    vars(module)["__heatproof_stamp__"] = stamp
     return module
 
 
 def load_module(name: str) -> Any:
     try:
-        return importlib.import_module(name)
-    except ImportError as problem:
-        raise HeatproofError(f"module {name!r} cannot be imported: {problem}") from problem
+        with on_path(Path.cwd()):
+            return importlib.import_module(name)
+    except (Exception, SystemExit) as problem:
+        raise HeatproofError(f"module {name!r} cannot be imported: {type(problem).__name__}: {problem}") from problem
+
+
+@contextmanager
+def on_path(folder: Path) -> Iterator[None]:
+    """Modules of this folder can be imported too, as if Python had been started there."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))

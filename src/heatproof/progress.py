@@ -17,7 +17,7 @@ def silent(task: str, done: float, total: float) -> None:
 
 @contextmanager
 def bars() -> Iterator[Progress]:
-    """Bars with the time left, one per task, on standard error; plain silence where that is not a terminal."""
+    """Bars with the time left, one per task, on standard error; where that is not a terminal, only how they end."""
     from rich.console import Console
     from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress

@@ -116,12 +116,12 @@ def test_literal_window_is_the_harder_reading(shared_data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"limit": 0}, "limit must be at least 1"),
-        ({"model_seeds": 0}, "model_seeds must be at least 1"),
+        ({"limit": 0}, "limit must be a whole number of at least 1"),
+        ({"model_seeds": 0}, "model_seeds must be a whole number of at least 1"),
         ({"window": "middle"}, "unknown window rule 'middle'"),
         ({"poolings": ["sum_absolute"]}, "Did you mean 'sum_abs'"),
         ({"weights": "a.npz", "model": torch.nn.Identity()}, "not both"),
-        ({"weights": "a.npz", "model_seeds": 2}, "leave it out"),
+        ({"weights": "a.npz", "model_seeds": 2}, "leave them out"),
     ],
 )
 def test_bad_options_are_named_at_once(options, words):
@@ -142,7 +142,7 @@ class NotANumber(torch.nn.Module):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (ThreeClasses(), r"must return logits \(cases, 10\)"),
+        (ThreeClasses(), r"must return float logits \(cases, 10\)"),
         (NotANumber(), "NaN or infinite logits"),
         (torch.nn.Linear(7, 10), "fails on signals of shape"),
         ("nowhere.py:build", "no file nowhere.py"),

@@ -124,7 +124,7 @@ def test_unknown_explainer_names_the_nearest():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--limit", "0"], "limit must be at least 1"),
+        (["--limit", "0"], "limit must be a whole number of at least 1"),
         (["--explainers", "rise:mask=3"], "Did you mean 'masks'"),
         (["--explainers", "rise:masks=many"], "masks must be a whole number, got 'many'"),
         (["--explainers", "rise:masks=0"], "masks must be above zero"),
@@ -133,8 +133,13 @@ def test_unknown_explainer_names_the_nearest():
         (["--explainers", "nowhere.py:explain"], "no file nowhere.py"),
         (["--weights", "nowhere.npz"], "no weights file nowhere.npz"),
         (["--model", "nowhere.py:build"], "no file nowhere.py"),
-        (["--batch-size", "0"], "batch_size must be at least 1"),
+        (["--batch-size", "0"], "batch_size must be a whole number of at least 1"),
         (["--preset", "huge"], "huge"),
+        (["--seed", "-1"], "seed must be a whole number of at least 0"),
+        (["--model", "foo"], "names no Python object"),
+        (["--model", ""], "names no Python object"),
+        (["--explainers", "smoothgrad:samples"], "smoothgrad:samples=VALUE"),
+        (["--weights", "a.npz", "--retrain"], "leave them out"),
         (["--target", "softmax"], "softmax"),
     ],
 )

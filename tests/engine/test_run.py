@@ -22,6 +22,7 @@ from heatproof.engine.plan import Chunk, Unit, folder_name, for_quantities, make
 from heatproof.errors import HeatproofError
 from heatproof.explainers import Explainer
 from heatproof.explainers.spec import make_explainer, make_explainers
+from heatproof.results.tables import terminal
 
 EVERY = "gradient,smoothgrad:samples=3,integrated_gradients:steps=5,grad_cam,score_cam,rise:masks=20,sise,random,oracle"
 COST = ["seconds_per_case", "passes_per_case"]
@@ -75,9 +76,9 @@ def test_another_seed_gives_other_random_scores(tmp_path):
 
 
 def command(folder: Path) -> list[str]:
-    explainers = "gradient,smoothgrad,rise:masks=100,random"
+    explainers = "gradient,smoothgrad:samples=10,rise:masks=60,random"
     script = "from heatproof.cli import main; main()"
-    return [sys.executable, "-c", script, *f"run svea --explainers {explainers} --limit 4000 --out {folder}".split()]
+    return [sys.executable, "-c", script, *f"run svea --explainers {explainers} --limit 2500 --out {folder}".split()]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
@@ -228,10 +229,148 @@ def test_changed_code_does_not_pass_for_its_old_results(tmp_path):
         path.write_text(f"def explain(model, inputs, target):\n    return inputs.abs() ** {version}\n")
         return f"{path}:explain"
 
-    heatproof.run("svea", explainers=[make(1)], limit=20, target="logit", out=out)
-    heatproof.run("svea", explainers=[make(1)], limit=20, target="logit", out=out)
-    with pytest.raises(HeatproofError, match="explainer explain: its code has changed"):
-        heatproof.run("svea", explainers=[make(2)], limit=20, target="logit", out=out)
+    def run(*explainers: object) -> tuple[dict[str, int], float]:
+        found = heatproof.run("svea", explainers=explainers, limit=100, target="logit", out=out)
+        written = {str(path): path.stat().st_mtime_ns for path in out.glob("scores/*/*.parquet")}
+        table = found.leaderboard().filter((pl.col("explainer") == "explain") & (pl.col("metric") == "mass_accuracy"))
+        return written, float(table["mean"][0])
+
+    first, mean = run(make(1), "gradient")
+    again, _ = run(make(1), "gradient")
+    assert first == again
+    changed, other = run(make(2), "gradient")
+    assert other != mean
+    assert {path for path in first if first[path] != changed[path]} == {path for path in first if "explain@" in path}
+
+
+def test_partials_and_objects_are_told_apart(tmp_path):
+    """Their settings belong to their code: another setting is another explainer's result."""
+
+    class Power:
+        __name__ = "power"
+
+        def __init__(self, power: int) -> None:
+            self.power = power
+
+        def __call__(self, model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return inputs.abs() ** self.power
+
+    means = []
+    for power in (1, 3):
+        run = heatproof.run("svea", explainers=[Power(power)], limit=50, target="logit", out=tmp_path / "r")
+        table = run.leaderboard()
+        means.append(table.filter((pl.col("explainer") == "power") & (pl.col("metric") == "mass_accuracy"))["mean"][0])
+    assert means[0] != means[1]
+
+
+def test_user_code_can_neither_change_the_cases_nor_leave_traces(tmp_path):
+    def vandal(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        model.relu3.register_forward_hook(lambda module, args, output: output * 0)
+        return inputs.zero_()
+
+    decent = "integrated_gradients:steps=3"
+    alone = heatproof.run("svea", explainers=decent, limit=50, target="logit", out=tmp_path / "a")
+    both = heatproof.run("svea", explainers=[vandal, decent], limit=50, target="logit", out=tmp_path / "b")
+    assert_frame_equal(
+        scores(alone), scores(both).filter(pl.col("explainer") != "vandal").select(scores(alone).columns)
+    )
+
+
+def test_a_function_can_use_hooks_and_the_layers_of_the_model(tmp_path):
+    """Reference: our own Grad-CAM; the function is the textbook one with a hook and autograd."""
+
+    def textbook(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        kept = []
+        handle = model.relu3.register_forward_hook(lambda module, args, output: kept.append(output))
+        score = model(inputs).gather(1, target[:, None]).sum()
+        handle.remove()
+        (gradient,) = torch.autograd.grad(score, kept[0])
+        return (gradient.mean(2, keepdim=True) * kept[0]).sum(1, keepdim=True).clamp(min=0)
+
+    run = heatproof.run("svea", explainers=[textbook, "grad_cam"], limit=60, out=tmp_path / "r")
+    assert not run.failures()
+    rows = scores(run).filter(pl.col("explainer") != "raw_input")
+    mine, ours = (rows.filter(pl.col("explainer") == name)["value"] for name in ("textbook", "grad_cam"))
+    assert len(mine) == len(ours) > 0
+    assert mine.to_list() == pytest.approx(ours.to_list(), rel=1e-4, abs=1e-5, nan_ok=True)
+
+
+def test_an_explainer_without_a_score_is_shown_once(tmp_path):
+    run = heatproof.run("svea", explainers=[Broken(how="never"), "gradient"], limit=60, out=tmp_path / "r")
+    text = (tmp_path / "r" / "report.html").read_text()
+    assert text.count('<th scope="row">broken:how=never</th>') == 2  # table and examples
+    assert run.leaderboard().filter(pl.col("explainer") == "broken:how=never")["target"].unique().to_list() == [""]
+
+
+def test_the_papers_numbers_are_not_given_to_namesakes(tmp_path):
+    def gradient(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return inputs.abs()
+
+    run = heatproof.run("svea", explainers=[gradient, "grad_cam"], limit=60, target="probability", out=tmp_path / "r")
+    known = run.leaderboard().filter(pl.col("reference").is_not_null())
+    assert set(known["explainer"]) == {"grad_cam", "raw_input"}
+
+
+def test_odd_names_survive_everywhere(tmp_path):
+    def odd(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return inputs.abs()
+
+    odd.__name__ = "[red]a|b[/b] <script>alert(1)</script> " + "x" * 300
+    run = heatproof.run("svea", explainers=[odd], limit=60, target="logit", out=tmp_path / "r")
+    assert not run.failures()
+    assert "<script>alert" not in (tmp_path / "r" / "report.html").read_text()
+    terminal(run)
+    assert r"a\|b" in (tmp_path / "r" / "leaderboard.md").read_text()
+
+
+def test_models_that_lack_an_explainer_do_not_hide_it(tmp_path):
+    """An explainer that fails on one of two models stays in the table; n says on how many it rests."""
+    count = {"calls": 0}
+
+    def second_fails(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        count["calls"] += 1
+        if count["calls"] > 2:
+            raise RuntimeError("enough")
+        return inputs.abs()
+
+    run = heatproof.run(
+        "svea", explainers=[second_fails, "gradient"], limit=50, model_seeds=2, target="logit", out=tmp_path / "r"
+    )
+    table = run.leaderboard().filter((pl.col("model") == "mean of 2 models") & (pl.col("metric") == "drop"))
+    assert dict(zip(table["explainer"], table["n"], strict=True)) == {"second_fails": 1, "gradient": 2}
+    assert table["ci_low"].is_not_null().all()
+    assert not table["ci_low"].is_nan().any()
+
+
+@pytest.mark.parametrize("name", ["summary.parquet", "leaderboard.csv", "heatmaps/examples.npz", "run.json"])
+def test_damaged_results_are_named(name, tmp_path):
+    out = tmp_path / "r"
+    heatproof.run("svea", explainers="gradient", limit=60, target="logit", out=out)
+    (out / name).write_bytes((out / name).read_bytes()[:30])
+    with pytest.raises(HeatproofError, match=Path(name).name):
+        heatproof.load_run(out).report()
+
+
+@pytest.mark.parametrize("kind", ["scores", "heatmaps"])
+def test_damaged_parts_are_computed_again(kind, tmp_path):
+    out = tmp_path / "r"
+    before = scores(heatproof.run("svea", explainers="gradient", limit=60, target="logit", out=out))
+    damaged = next((out / kind).glob("*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:30])
+    assert_frame_equal(scores(heatproof.run("svea", explainers="gradient", limit=60, target="logit", out=out)), before)
+
+
+def test_a_preset_of_several_networks_gives_way_to_a_given_one(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 10), torch.nn.Dropout()).train()
+    run = heatproof.run("svea", preset="paper", model=model, limit=20, explainers="gradient", out=tmp_path / "r")
+    assert set(run.leaderboard()["model"]) == {"Sequential"}
+    assert model.training
+
+
+def test_rehearsing_trains_nothing(tmp_path, monkeypatch):
+    lines = heatproof.dry_run("svea", explainers="gradient", model_seeds=5, limit=50, target="logit")
+    assert lines[0].units == 10
+    assert not (Path(os.environ["HEATPROOF_HOME"]) / "models").exists()
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -49,12 +50,20 @@ class Benchmark(ABC):
         """The benchmark as the preset has it, with the options that are given and not None changed."""
         if preset not in cls.presets:
             raise unknown_name("preset", preset, cls.presets)
+        known = inspect.signature(cls).parameters
+        for name in options:
+            if name not in known:
+                raise unknown_name(f"option of {cls.name}", name, known)
         given = {name: value for name, value in options.items() if value is not None}
         return cls(**{**cls.presets[preset], **given})
 
     @abstractmethod
     def prepare(self, progress: Progress = silent) -> None:
         """Make or load data and models. Bad options are errors here, before any long work."""
+
+    def rehearse(self, progress: Progress = silent) -> None:
+        """As much of `prepare` as it takes to say what a run would cost, without long work."""
+        self.prepare(progress)
 
     @abstractmethod
     def configuration(self) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from heatproof import mnist1d
 from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
 from heatproof.cases import Batch
 from heatproof.engine.plan import Chunk
-from heatproof.errors import HeatproofError, unknown_name
+from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.explainers.base import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.loading import load_object
 from heatproof.metrics.fidelity import drop, increase
@@ -92,21 +93,32 @@ class Svea(Benchmark):
     poolings: Sequence[str] = ("sum_pos", "sum_abs")
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise HeatproofError(f"limit must be at least 1, got {self.limit}; leave it out to use all 5,000 signals.")
-        if self.model_seeds < 1:
-            raise HeatproofError(f"model_seeds must be at least 1, got {self.model_seeds}.")
+        if self.limit is not None:
+            require_whole("limit", self.limit, 1)
+        require_whole("model_seeds", self.model_seeds, 1)
         if self.window not in get_args(WindowRule):
             raise unknown_name("window rule", self.window, get_args(WindowRule))
+        if not self.poolings:
+            raise HeatproofError("poolings is empty; name at least one (heatproof list poolings).")
         for name in self.poolings:
             poolings[name]
         if self.weights is not None and self.model is not None:
             raise HeatproofError("give either weights (for the paper's network) or a model, not both.")
-        if self.model_seeds > 1 and (self.weights is not None or self.model is not None):
-            raise HeatproofError("model_seeds trains networks of its own; leave it out with weights or a model.")
+        if (self.model_seeds > 1 or self.retrain) and (self.weights is not None or self.model is not None):
+            raise HeatproofError("model_seeds and retrain train networks; leave them out with weights or a model.")
         self.networks: dict[str, Network] = {}
 
-    def prepare(self, progress: Progress = silent) -> None:
+    @classmethod
+    def from_preset(cls, preset: str, **options: Any) -> Benchmark:
+        """A network that is given takes the place of those that the preset would train."""
+        if options.get("weights") is not None or options.get("model") is not None:
+            options["model_seeds"] = options.get("model_seeds") or 1
+        return super().from_preset(preset, **options)
+
+    def rehearse(self, progress: Progress = silent) -> None:
+        self.prepare(progress, train_missing=False)
+
+    def prepare(self, progress: Progress = silent, train_missing: bool = True) -> None:
         train, test = signals()
         if self.limit is not None:
             tests = ceil(min(self.limit, len(train) + len(test)) / 5)
@@ -114,11 +126,11 @@ class Svea(Benchmark):
         self.train, self.test = train, test
         self.networks = {
             name: Network(module, predict(name, module, train), predict(name, module, test))
-            for name, module in self.modules(progress).items()
+            for name, module in self.modules(progress, train_missing).items()
         }
 
-    def modules(self, progress: Progress) -> dict[str, torch.nn.Module]:
-        """The networks to explain, by name."""
+    def modules(self, progress: Progress, train_missing: bool) -> dict[str, torch.nn.Module]:
+        """The networks to explain, by name; untrained ones stand in for those that are missing, if so wished."""
         from heatproof.models.mnist1d_cnn import Mnist1dCnn
         from heatproof.models.weights import load_weights
 
@@ -129,13 +141,11 @@ class Svea(Benchmark):
             load_weights(network, Path(self.weights))
             return {Path(self.weights).stem: network}
         return {
-            f"mnist1d_cnn-{seed}": trained_network(seed, self.retrain, progress)
+            f"mnist1d_cnn-{seed}": trained_network(seed, self.retrain, progress, train_missing)
             for seed in range(1, self.model_seeds + 1)
         }
 
     def configuration(self) -> dict[str, Any]:
-        from heatproof.models.weights import fingerprint
-
         digest = hashlib.sha256(b"".join(part.x.round(9).tobytes() for part in (self.train, self.test)))
         return {
             "limit": self.limit,
@@ -143,7 +153,7 @@ class Svea(Benchmark):
             "roe_length": ROE_LENGTH,
             "poolings": list(self.poolings),
             "data": digest.hexdigest()[:16],
-            "models": {name: fingerprint(network.module) for name, network in self.networks.items()},
+            "models": {name: network.fingerprint() for name, network in self.networks.items()},
         }
 
     def chunks(self) -> Sequence[Chunk]:
@@ -184,7 +194,7 @@ class Svea(Benchmark):
         values = {("roe_start", "", ""): starts}
         if batch.facts["split"][0] == "test":
             region = window_mask(starts, batch.space[0], ROE_LENGTH)
-            with torch.no_grad():
+            with torch.no_grad(), untouched(model):
                 outputs = model(batch.inputs * region.unsqueeze(1))
             kept = outputs.softmax(1).gather(1, batch.target[:, None])[:, 0]
             full = torch.tensor(batch.facts["probability"])
@@ -236,16 +246,16 @@ class Svea(Benchmark):
         """Why the table has two targets, with this run's own numbers."""
         probabilities = scores.filter(pl.col("metric") == "roe_start").unique(["model", "case"])["probability"]
         saturated = (probabilities == 1.0).sum() / len(probabilities)
-        lines = table.filter((pl.col("metric") == "roe_accuracy") & pl.col("explainer").is_in(["gradient", "grad_cam"]))
-        wide = lines.filter(pl.col("model") == table["model"][-1]).pivot("target", index="explainer", values="mean")
-        if not {"probability", "logit"} <= set(wide.columns):
-            return []
+        rows = table.filter((pl.col("metric") == "roe_accuracy") & pl.col("explainer").is_in(["gradient", "grad_cam"]))
+        means = {
+            (r["explainer"], r["target"]): r["mean"] for r in rows.iter_rows(named=True)
+        }  # sums of models are last
         changes = [
-            f"{row['explainer']} from {row['probability']:.1%} to {row['logit']:.1%}"
-            for row in wide.iter_rows(named=True)
-            if row["probability"] is not None and row["logit"] is not None
+            f"{name} from {means[name, 'probability']:.1%} to {means[name, 'logit']:.1%}"
+            for name in ("gradient", "grad_cam")
+            if (means.get((name, "logit")) or 0) > (means.get((name, "probability")) or 1) + 0.02
         ]
-        if not changes:
+        if not changes or saturated < 0.01:
             return []
         return [
             f"Why two targets? {saturated:.1%} of the signals get a probability of exactly 1.0 in float32, so its"
@@ -272,6 +282,13 @@ class Network:
     train: torch.Tensor
     test: torch.Tensor
 
+    def fingerprint(self) -> str:
+        """Of the weights, and of the digits seen, because code decides as much as weights do."""
+        from heatproof.models.weights import fingerprint
+
+        seen = torch.cat([self.train, self.test]).argmax(1).numpy().tobytes()
+        return f"{fingerprint(self.module)}-{hashlib.sha256(seen).hexdigest()[:8]}"
+
 
 @cache
 def signals() -> tuple[Signals, Signals]:
@@ -282,20 +299,21 @@ def signals() -> tuple[Signals, Signals]:
 def predict(name: str, module: torch.nn.Module, part: Signals) -> torch.Tensor:
     """Class probabilities (N, 10) in float32."""
     outputs = []
-    with torch.no_grad():
+    with torch.no_grad(), untouched(module):
         for rows in torch.as_tensor(part.x, dtype=torch.float32).unsqueeze(1).split(CHUNK):
             try:
-                outputs.append(module(rows))
+                logits = module(rows)
             except Exception as problem:
                 raise HeatproofError(
                     f"model {name} fails on signals of shape {tuple(rows.shape)}: {type(problem).__name__}: {problem}"
                 ) from problem
-    logits = torch.cat(outputs) if outputs else torch.zeros(0, 10)
-    if logits.ndim != 2 or logits.shape[1] != 10:
-        raise HeatproofError(f"model {name} must return logits (cases, 10), one per digit; got {tuple(logits.shape)}.")
-    if not bool(logits.isfinite().all()):
-        raise HeatproofError(f"model {name} returns NaN or infinite logits for signals of this data set.")
-    return logits.softmax(1)
+            if not isinstance(logits, torch.Tensor) or not logits.is_floating_point() or logits.shape[1:] != (10,):
+                found = f"{logits.dtype} {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else type(logits)
+                raise HeatproofError(f"model {name} must return float logits (cases, 10), one per digit; got {found}.")
+            if not bool(logits.isfinite().all()):
+                raise HeatproofError(f"model {name} returns NaN or infinite logits for signals of this data set.")
+            outputs.append(logits)
+    return (torch.cat(outputs) if outputs else torch.zeros(0, 10)).softmax(1)
 
 
 def user_network(model: Any) -> tuple[str, torch.nn.Module]:
@@ -304,13 +322,16 @@ def user_network(model: Any) -> tuple[str, torch.nn.Module]:
     if isinstance(model, str):
         name = model.rpartition(":")[2]
         made = load_object(model)
-        model = made if isinstance(made, torch.nn.Module) else made()
+        try:
+            model = made if isinstance(made, torch.nn.Module) else made()
+        except Exception as problem:
+            raise HeatproofError(f"{model} fails to make a network: {type(problem).__name__}: {problem}") from problem
     if not isinstance(model, torch.nn.Module):
         raise HeatproofError(f"model must be a torch.nn.Module or the name of a factory for one, got {model!r}.")
-    return name, model.eval()
+    return name, model
 
 
-def trained_network(seed: int, retrain: bool, progress: Progress) -> Mnist1dCnn:
+def trained_network(seed: int, retrain: bool, progress: Progress, train_missing: bool = True) -> Mnist1dCnn:
     """The paper's network trained from `seed`: shipped with the package, kept from before, or trained now."""
     from heatproof.models.mnist1d_cnn import Mnist1dCnn, train
     from heatproof.models.weights import load_weights, save_weights
@@ -323,7 +344,7 @@ def trained_network(seed: int, retrain: bool, progress: Progress) -> Mnist1dCnn:
             load_weights(network, path)
     elif kept.is_file():
         load_weights(network, kept)
-    else:
+    elif train_missing:
         network = train(signals()[0], seed, progress=progress, task=f"training network {seed}")
         save_weights(network, kept)
     return network

@@ -20,8 +20,10 @@ def explainers() -> None:
         parameters = ", ".join(f"{f.name}={f.default}" for f in fields(cls) if f.compare and f.name != "quantity")
         rows.append((name, cls.family, parameters or "–", cls.cost, cls.paper or "–"))
     show(("explainer", "family", "parameters", "passes", "paper"), rows)
-    typer.echo("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01. All but floors and ceiling also take")
-    typer.echo("quantity=logit, probability or log_probability: the score of the model that they explain.")
+    typer.echo(
+        "Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01. In a run, --target says which score of the"
+    )
+    typer.echo("model is explained; in Python, heatproof.explain(..., quantity='probability') does.")
 
 
 @app.command()
@@ -68,8 +70,9 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    table.columns[0].no_wrap = True
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=place == 0)
     for row in rows:
         table.add_row(*row)
     Console().print(table)

@@ -45,11 +45,14 @@ def benchmarks() -> None:
 @app.command()
 def svea(
     preset: Annotated[
-        Preset, typer.Option(help="quick: 1,000 signals. standard: all 5,000. paper: all, on three networks.")
+        Preset,
+        typer.Option(metavar="NAME", help="quick: 1,000 signals. standard: all 5,000. paper: all, on three networks."),
     ] = Preset.standard,
     explainers: Annotated[
         str | None,
-        typer.Option(help="Which to judge, e.g. rise,smoothgrad:samples=50,my_method.py:explain. Default: SVEA's own."),
+        typer.Option(
+            metavar="LIST", help="Such as rise,smoothgrad:samples=50,my_method.py:explain. Default: SVEA's own."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/svea-PRESET.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
@@ -58,7 +61,11 @@ def svea(
         bool, typer.Option("--resume/--no-resume", help="Keep what the folder holds already, or compute it again.")
     ] = True,
     target: Annotated[
-        Target, typer.Option(help="What is explained. The paper explains the probability; see the report for why both.")
+        Target,
+        typer.Option(
+            metavar="SCORE",
+            help="probability (as the paper), logit, log_probability or both.",
+        ),
     ] = Target.both,
     model_seeds: Annotated[
         int | None, typer.Option(help="Explain this many networks, trained from seeds 1, 2, ...; shows their spread.")
@@ -72,7 +79,11 @@ def svea(
         bool, typer.Option("--retrain", help="Train networks even where trained ones ship with Heatproof.")
     ] = False,
     window: Annotated[
-        Window, typer.Option(help="Where the region of explanation begins; literal: equation 1 as printed.")
+        Window,
+        typer.Option(
+            metavar="RULE",
+            help="clipped or literal: where the region of explanation begins; literal: equation 1 as printed.",
+        ),
     ] = Window.clipped,
     batch_size: Annotated[int, typer.Option(help="Signals explained at a time; bounds memory, not results.")] = 500,
     keep_heatmaps: Annotated[
@@ -80,7 +91,7 @@ def svea(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what the run would cost; run nothing.")] = False,
 ) -> None:
-    """SVEA: short signals, a shallow network, nine methods; about a minute on a laptop.
+    """SVEA: short signals, a shallow network; about a minute on a laptop.
 
     Examples:
 
@@ -168,8 +179,8 @@ def show_estimate(benchmark: str, arguments: dict[str, Any]) -> None:
             line.target,
             f"{line.units:,}",
             f"{line.cases:,}",
-            f"{line.passes:,}",
-            f"{line.seconds:.1f}",
+            "?" if line.passes is None else f"{line.passes:,}",
+            "?" if line.passes is None else f"{line.seconds:.1f}",
             f"{line.memory / 2**20:.0f} MB",
         )
     table.add_section()
@@ -178,7 +189,7 @@ def show_estimate(benchmark: str, arguments: dict[str, Any]) -> None:
         "",
         f"{sum(line.units for line in lines):,}",
         "",
-        f"{sum(line.passes for line in lines):,}",
+        f"{sum(line.passes or 0 for line in lines):,}",
         f"{sum(line.seconds for line in lines):.0f}",
         f"{max(line.memory for line in lines) / 2**20:.0f} MB",
     )

@@ -33,7 +33,8 @@ class Estimate:
     target: str
     units: int
     cases: int
-    passes: int
+    passes: int | None
+    """None where nobody knows, as for a user's function."""
     seconds: float
     memory: int
 
@@ -53,7 +54,17 @@ def estimate(benchmark: Benchmark, units: Sequence[Unit], batch_size: int) -> li
         rows = explainer.rows if isinstance(explainer, SampledExplainer) else batch_size
         memory = rows * max(costs[unit.chunk.model].activation_bytes for unit in chosen) if sum(passes) else 0
         cases = sum(unit.chunk.cases for unit in chosen)
-        lines.append(Estimate(explainer.label, chosen[0].target, len(chosen), cases, sum(passes), sum(seconds), memory))
+        lines.append(
+            Estimate(
+                explainer.label,
+                chosen[0].target,
+                len(chosen),
+                cases,
+                None if explainer.cost == "unknown" else sum(passes),
+                sum(seconds),
+                memory,
+            )
+        )
     return lines
 
 
@@ -75,7 +86,8 @@ def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
         start = time.perf_counter()
         inputs = batch.inputs.detach().requires_grad_()
         outputs = model(inputs, *batch.context)
-        torch.autograd.grad(outputs.sum(), inputs)
+        if outputs.requires_grad:
+            torch.autograd.grad(outputs.sum(), inputs)
         seconds = time.perf_counter() - start
         try:
             channels = spatial_activation(model, batch, None)[1].shape[1]

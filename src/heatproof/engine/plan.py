@@ -54,7 +54,7 @@ def folder_name(explainer: Explainer) -> str:
     quantity = explained_quantity(explainer)
     plain = f"{explainer.label}@{quantity}" if quantity else explainer.label
     safe = re.sub(r"[^A-Za-z0-9_.=@+-]", "-", plain)
-    if safe == plain:
+    if safe == plain and len(safe) <= 80:
         return safe
     return f"{safe[:80]}-{hashlib.sha256(plain.encode()).hexdigest()[:6]}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import shutil
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ from heatproof.engine.plan import Unit
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.workspace import write_whole
+
+SUMMARY = "summary.parquet"
+LEADERBOARD = "leaderboard.csv"
+RESULTS = (SUMMARY, LEADERBOARD, "leaderboard.md", "report.html")
+"""What is made from the parts when a run ends."""
 
 
 class Store:
@@ -45,20 +51,25 @@ class Store:
         """Make the folder ready for a run: a new one, one to go on with, or (without `resume`) one to redo.
 
         A folder whose run had another configuration is an error that says what differs; nothing in it is touched.
+        An explainer whose code has changed since loses its old parts, and only it.
         """
         if self.manifest_path.exists() and not resume:
             for name in ("scores", "failures", "heatmaps"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
+            for name in RESULTS:
+                (self.folder / name).unlink(missing_ok=True)
         elif self.manifest_path.exists():
             old = self.manifest()
-            differing = differences(old.get("configuration", {}), manifest["configuration"])
-            differing += changed_explainers(old.get("explainers", []), manifest["explainers"])
+            differing = differences(old["configuration"], manifest["configuration"])
             if differing:
                 raise HeatproofError(
                     f"{self.folder} holds a run of another configuration:\n  "
                     + "\n  ".join(differing)
                     + "\nGive this run another folder with --out, or redo that one with --no-resume."
                 )
+            for folder in changed_explainers(old["explainers"], manifest["explainers"]):
+                for name in ("scores", "failures", "heatmaps"):
+                    shutil.rmtree(self.folder / name / folder, ignore_errors=True)
             manifest = merged(old, manifest)
         elif self.folder.is_dir() and any(self.folder.iterdir()):
             raise HeatproofError(f"{self.folder} is not empty and holds no run; choose a new folder with --out.")
@@ -68,12 +79,19 @@ class Store:
         """run.json."""
         if not self.manifest_path.is_file():
             raise HeatproofError(f"{self.folder} holds no run: there is no {self.manifest_path.name} in it.")
-        manifest: dict[str, Any] = self.read_json(self.manifest_path)
+        manifest: Any = self.read_json(self.manifest_path)
+        if not isinstance(manifest, dict) or not {"configuration", "explainers", "metrics"} <= set(manifest):
+            raise HeatproofError(f"{self.manifest_path} is not that of a run; choose another folder, or delete it.")
         return manifest
 
     def missing(self, units: Iterable[Unit]) -> list[Unit]:
-        """The units that have no part yet."""
-        return [unit for unit in units if not self.part_path(unit).exists()]
+        """The units that have no part yet, or one that is damaged."""
+        return [unit for unit in units if not self.has(unit)]
+
+    def has(self, unit: Unit) -> bool:
+        """Whether the unit's part, and the heatmaps beside it if there are any, are on disk and whole."""
+        heatmaps = self.heatmap_path(unit)
+        return ends_with(self.part_path(unit), b"PAR1") and (not heatmaps.exists() or zipfile.is_zipfile(heatmaps))
 
     def write_part(self, unit: Unit, rows: pl.DataFrame) -> None:
         write_whole(self.part_path(unit), rows.write_parquet)
@@ -100,10 +118,7 @@ class Store:
         frames = []
         for folder in folders:
             for path in sorted((self.folder / "scores" / folder).glob("*.parquet")):
-                try:
-                    frames.append(pl.read_parquet(path))
-                except (pl.exceptions.PolarsError, OSError) as problem:
-                    raise HeatproofError(f"{path} is damaged ({problem}); delete it and run again.") from problem
+                frames.append(read_rows(path))
         return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
     def write_heatmaps(self, unit: Unit, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -113,8 +128,8 @@ class Store:
         """Stored relevance of one explainer on one model, by case id."""
         found: dict[str, np.ndarray[Any, Any]] = {}
         for path in sorted((self.folder / "heatmaps" / folder).glob(f"{glob.escape(model)}.*.npz")):
-            with np.load(path, allow_pickle=False) as arrays:
-                found |= dict(zip(arrays["ids"].tolist(), arrays["relevance"], strict=True))
+            arrays = self.read_arrays(path)
+            found |= dict(zip(arrays["ids"].tolist(), arrays["relevance"], strict=True))
         return found
 
     def write_examples(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -125,8 +140,14 @@ class Store:
         path = self.folder / "heatmaps" / "examples.npz"
         if not path.is_file():
             return {}
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
+        return self.read_arrays(path)
+
+    def read_arrays(self, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
+            raise HeatproofError(f"{path} is damaged ({problem}); delete it and run again.") from problem
 
     def write_arrays(self, path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         def write(temporary: Path) -> None:
@@ -143,7 +164,7 @@ class Store:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as problem:
-            raise HeatproofError(f"{path} is damaged: {problem}") from problem
+            raise HeatproofError(f"{path} is damaged ({problem}); delete it and run again.") from problem
 
 
 def default_folder(benchmark: str, preset: str) -> Path:
@@ -162,13 +183,31 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def changed_explainers(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One line per explainer whose code differs from the one whose parts are stored."""
+    """The folders of explainers whose code is not that of the stored parts, or cannot be told to be."""
     sources = {entry["folder"]: entry.get("source") for entry in old}
     return [
-        f"explainer {entry['explainer']}: its code has changed"
+        entry["folder"]
         for entry in new
-        if entry["folder"] in sources and sources[entry["folder"]] != entry["source"]
+        if entry["folder"] in sources and (sources[entry["folder"]] != entry["source"] or entry["source"] == "unknown")
     ]
+
+
+def read_rows(path: Path) -> pl.DataFrame:
+    """The rows of a Parquet file; a damaged one is named."""
+    try:
+        return pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise HeatproofError(f"{path} is damaged ({problem}); delete it and run again.") from problem
+
+
+def ends_with(path: Path, mark: bytes) -> bool:
+    """Whether the file exists and ends with the mark of its format, which a truncated one does not."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - len(mark)))
+        return file.read() == mark
 
 
 def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

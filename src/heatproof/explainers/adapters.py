@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from heatproof.cases import Batch
+from heatproof.errors import HeatproofError
 from heatproof.explainers.base import ScoreExplainer
 from heatproof.lazy import np, torch
 from heatproof.seeds import CaseRandom, derive_seed
@@ -18,11 +20,12 @@ class FunctionExplainer(ScoreExplainer):
     """A function `(model, inputs, target) -> relevance`, or `(model, inputs, target, *context)` for such models.
 
     It sees a model whose outputs are the explained quantity, so it needs no word about logits or probabilities.
-    If it draws random numbers from torch or NumPy, it is asked again case by case, each with that case's own seed.
+    If it draws random numbers (torch, NumPy, Python), it is asked again case by case, each with that case's own seed.
     """
 
     family = "yours"
     cost = "unknown"
+    freezes = False
 
     function: Callable[..., Any] = field(repr=False)
 
@@ -46,22 +49,30 @@ class FunctionExplainer(ScoreExplainer):
     def ask(self, scored: torch.nn.Module, batch: Batch, rng: CaseRandom) -> tuple[torch.Tensor, bool]:
         """The function's relevance for a batch, and whether it drew random numbers."""
         seed = derive_seed(rng.run_seed, rng.explainer, batch.ids[0])
-        with torch.random.fork_rng(devices=[]), numpy_state_kept():
+        with torch.random.fork_rng(devices=[]), other_states_kept():
             torch.manual_seed(seed)
             np.random.seed(seed % 2**32)
-            before = torch.get_rng_state(), np.random.get_state(legacy=False)
-            relevance = self.function(scored, batch.inputs, batch.target, *batch.context)
-            after = torch.get_rng_state(), np.random.get_state(legacy=False)
-        drew = not torch.equal(before[0], after[0]) or str(before[1]) != str(after[1])
-        relevance = torch.as_tensor(relevance)
+            random.seed(seed)
+            before = random_states()
+            relevance = self.function(scored, batch.inputs.clone(), batch.target, *batch.context)
+            drew = random_states() != before
+        if relevance is None:
+            raise HeatproofError(f"{self.label} returned None; a function must return the relevance.")
+        relevance = torch.as_tensor(relevance, device=batch.inputs.device)
         return (relevance.unsqueeze(1) if relevance.ndim == batch.inputs.ndim - 1 else relevance), drew
 
 
+def random_states() -> tuple[Any, ...]:
+    """The states of the global random number generators, in a form that compares."""
+    return torch.get_rng_state().tolist(), str(np.random.get_state(legacy=False)), random.getstate()
+
+
 @contextmanager
-def numpy_state_kept() -> Iterator[None]:
-    """NumPy's global random state, restored on leaving."""
-    state = np.random.get_state()
+def other_states_kept() -> Iterator[None]:
+    """NumPy's and Python's global random states, restored on leaving."""
+    states = np.random.get_state(), random.getstate()
     try:
         yield
     finally:
-        np.random.set_state(state)
+        np.random.set_state(states[0])
+        random.setstate(states[1])

@@ -46,6 +46,8 @@ class Explainer(ABC):
     paper: ClassVar[str] = ""
     cost: ClassVar[str] = "0"
     """Forward and backward passes of the model per case, as a formula for people; `passes` gives the number."""
+    freezes: ClassVar[bool] = True
+    """Whether gradients of the model's parameters are switched off while it explains."""
 
     @abstractmethod
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
@@ -57,7 +59,7 @@ class Explainer(ABC):
 
     def __call__(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         """Explain a batch; the model is left as it was, also when this raises."""
-        with untouched(model):
+        with untouched(model, freeze=self.freezes):
             relevance = self.explain(model, batch, rng)
         return checked(relevance, batch, self.label)
 
@@ -147,8 +149,9 @@ def context_rows(batch: Batch, case: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity) -> torch.Tensor:
     """Logit, probability or log-probability of the target class from the model's outputs (B, K)."""
-    if outputs.ndim != 2:
-        raise HeatproofError(f"the model must return logits of shape (cases, classes), got {tuple(outputs.shape)}.")
+    if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2:
+        found = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+        raise HeatproofError(f"the model must return logits of shape (cases, classes), got {found}.")
     if quantity == "probability":
         outputs = outputs.softmax(1)
     elif quantity == "log_probability":
@@ -162,22 +165,37 @@ def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity)
         ) from problem
 
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
 @contextmanager
-def untouched(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode, parameters without gradients; on leaving, modes and flags are what they were."""
+def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
+    """Evaluation mode; on leaving, modes, flags, gradients and hooks are what they were.
+
+    `freeze` switches gradients of parameters off meanwhile, which saves work where only those of inputs are needed.
+    """
     training = [module for module in model.modules() if module.training]
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    hooks = [(module, name, dict(getattr(module, name))) for module in model.modules() for name in HOOKS]
+    parameters = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
     try:
         for module in training:
             module.training = False
-        for parameter in learning:
-            parameter.requires_grad = False
+        for parameter, learns, _ in parameters:
+            parameter.grad = None
+            if freeze and learns:
+                parameter.requires_grad = False
         yield
     finally:
         for module in training:
             module.training = True
-        for parameter in learning:
-            parameter.requires_grad = True
+        for module, name, before in hooks:
+            now = getattr(module, name)
+            if len(now) != len(before):
+                for key in set(now) - set(before):
+                    del now[key]
+        for parameter, learns, gradient in parameters:
+            parameter.requires_grad = learns
+            parameter.grad = gradient
 
 
 def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
@@ -210,6 +228,8 @@ def require_positive(explainer: Explainer, *names: str) -> None:
             raise HeatproofError(f"{explainer.name}: {name} must be a whole number, got {value!r}.")
         if not value > 0:
             raise HeatproofError(f"{explainer.name}: {name} must be above zero, got {value}.")
+        if value == float("inf"):
+            raise HeatproofError(f"{explainer.name}: {name} must be finite.")
 
 
 def require_one_of(explainer: Explainer, name: str, allowed: tuple[str, ...]) -> None:

@@ -31,7 +31,7 @@ class Centre(Explainer):
     family = "floor"
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        middle = [(extent - 1) / 2 for extent in batch.space]
+        middle = [float(extent // 2) for extent in batch.space]
         squares = squared_distance(
             batch.space, torch.tensor([middle], dtype=torch.float64), [extent / 4 for extent in batch.space]
         )

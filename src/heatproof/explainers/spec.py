@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from heatproof.errors import HeatproofError, unknown_name
@@ -28,34 +28,51 @@ def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any],
     """An explainer from a spec, a class, a function `(model, inputs, target) -> relevance`, or itself."""
     if isinstance(what, str):
         name, assignments = split_parameters(what)
+        place, _, word = name.partition(":")
+        if place in explainers and word:
+            raise HeatproofError(f"cannot read {what!r}; write parameters as {place}:{word}=VALUE.")
         found = load_object(name) if names_object(name) else explainers[name]
         if assignments and not isinstance(found, type):
             raise HeatproofError(f"{name} takes no parameters; only explainer classes do.")
-        if isinstance(found, type):
+        if isinstance(found, type) and assignments:
+            if not issubclass(found, Explainer):
+                raise HeatproofError(f"{name} is no explainer; subclass heatproof.Explainer, or name a function.")
             parameters = {**parse_parameters(name, found, assignments), **parameters}
         return make_explainer(found, **parameters)
     if isinstance(what, type) and issubclass(what, Explainer):
-        if not is_dataclass(what):
-            raise HeatproofError(f"{what.__name__} must be a dataclass: decorate it with @dataclass(frozen=True).")
-        if not what.name:
-            what.name = what.__name__
+        name_class(what)
         check_names(what.name, what, parameters)
-        return what(**parameters)
+        try:
+            return what(**parameters)
+        except (TypeError, ValueError) as problem:
+            raise HeatproofError(f"{what.name} cannot be made: {problem}") from problem
     if isinstance(what, Explainer):
         if parameters:
             raise HeatproofError(f"{what.label} is made already; give its parameters where it is made.")
-        if not type(what).name:
-            type(what).name = type(what).__name__
+        name_class(type(what))
         return what
-    if callable(what):
+    if callable(what) and not isinstance(what, type):
+        check_names("a function", FunctionExplainer, parameters)
         return FunctionExplainer(function=what, **parameters)
     raise HeatproofError(
         f"an explainer is a name, an Explainer, or a function (model, inputs, target) -> relevance; got {what!r}."
     )
 
 
-def make_explainers(specs: str | Sequence[Any] | Iterable[Any]) -> list[Explainer]:
+def name_class(cls: type[Explainer]) -> None:
+    """A class that is not registered goes by its own name; its parameters must be fields of a dataclass."""
+    if vars(cls).get("__annotations__") and "__dataclass_fields__" not in vars(cls):
+        raise HeatproofError(
+            f"{cls.__name__} must be a dataclass: decorate it with @dataclass(frozen=True, kw_only=True)."
+        )
+    if not vars(cls).get("name"):
+        cls.name = cls.__name__
+
+
+def make_explainers(specs: str | Iterable[Any] | Callable[..., Any]) -> list[Explainer]:
     """All explainers of a list, or of a comma-separated text; the same one twice is an error."""
+    if isinstance(specs, Explainer) or (callable(specs) and not isinstance(specs, str)):
+        specs = [specs]
     made = [make_explainer(spec) for spec in (split_specs(specs) if isinstance(specs, str) else specs)]
     if not made:
         raise HeatproofError("no explainer is named; give at least one (heatproof list explainers).")
@@ -63,7 +80,7 @@ def make_explainers(specs: str | Sequence[Any] | Iterable[Any]) -> list[Explaine
         if isinstance(explainer, ScoreExplainer) and explainer.quantity != ScoreExplainer.quantity:
             raise HeatproofError(f"{explainer.label}: in a run, say what is explained by the target, not by quantity.")
         if explainer.label in [other.label for other in made[:i]]:
-            raise HeatproofError(f"explainer {explainer.label!r} is listed twice.")
+            raise HeatproofError(f"explainer {explainer.label!r} is listed twice; functions need different names.")
     return made
 
 

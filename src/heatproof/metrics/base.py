@@ -32,12 +32,18 @@ metrics: Registry[Metric] = Registry("metric")
 
 
 def register_metric(
-    name: str, *, title: str, needs: tuple[str, ...], paper: str, higher_is_better: bool = True
+    name: str,
+    *,
+    title: str,
+    needs: tuple[str, ...],
+    paper: str,
+    higher_is_better: bool = True,
+    range: tuple[float, float] = (0.0, 1.0),
 ) -> Callable[[F], F]:
     """Decorator: the function computes the metric `name`. It returns one value per case, NaN where it is undefined."""
 
     def file_under_name(function: F) -> F:
-        metrics.register(name)(Metric(name, title, function, higher_is_better, needs, paper))
+        metrics.register(name)(Metric(name, title, function, higher_is_better, needs, paper, range))
         return function
 
     return file_under_name

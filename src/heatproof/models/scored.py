@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -17,6 +17,13 @@ class Scored(nn.Module):
         super().__init__()
         self.model = model
         self.quantity = quantity
+
+    def __getattr__(self, name: str) -> Any:
+        """Layers by the names that they have in the model itself."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("model"), name)
 
     def forward(self, inputs: Tensor, *context: Tensor) -> Tensor:
         outputs: Tensor = self.model(inputs, *context)

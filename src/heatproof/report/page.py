@@ -59,7 +59,8 @@ def static(name: str) -> str:
 
 def every_line(shown: list[Board]) -> list[Line]:
     """The methods of all boards, best first, then the baselines, which are the same on every board."""
-    methods = [line for board in shown for line in board.lines if not line.is_baseline]
+    unique = {(line.explainer, line.target): line for board in shown for line in board.lines if not line.is_baseline}
+    methods = list(unique.values())
     return [*ranked(methods, shown[0].metrics), *(line for line in shown[0].lines if line.is_baseline)]
 
 
@@ -97,6 +98,8 @@ def example_strip(run: Run, shown: list[Board]) -> Strip | None:
     ids = kept["ids"].tolist()
     truth = next(array for name, array in kept.items() if name.startswith("mask."))
     regions = run.scores().filter(pl.col("case").is_in(ids) & (pl.col("metric") == "roe_start"))
+    if regions.is_empty():
+        return None
     regions = regions.filter(pl.col("model") == regions["model"][0])
     facts = {row["case"]: row for row in regions.iter_rows(named=True)}
     order = sorted((i for i, case in enumerate(ids) if case in facts), key=lambda i: facts[ids[i]]["label"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from heatproof.benchmarks.base import Benchmark
-from heatproof.engine.store import Store
+from heatproof.engine.store import LEADERBOARD, SUMMARY, Store
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl, torch
 from heatproof.progress import Progress
 from heatproof.results.leaderboard import leaderboard
-from heatproof.results.run import LEADERBOARD, SUMMARY, Run
+from heatproof.results.run import Run
 from heatproof.results.tables import markdown
 from heatproof.workspace import write_whole
 
@@ -31,7 +34,7 @@ def finish_run(benchmark: Benchmark, store: Store, seed: int, progress: Progress
         benchmark=benchmark.name,
         dataset=benchmark.dataset,
         metrics=benchmark.metrics,
-        reference=benchmark.reference(),
+        reference=labelled(benchmark.reference(), run.manifest["explainers"]),
         seed=seed,
     )
     write_whole(store.folder / LEADERBOARD, table.write_csv)
@@ -44,6 +47,18 @@ def finish_run(benchmark: Benchmark, store: Store, seed: int, progress: Progress
     run.report()
     progress("scoring: done", steps, steps)
     return run
+
+
+def labelled(reference: pl.DataFrame, explainers: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """The paper's numbers by label: for the explainers of a name that are ours, whatever their parameters."""
+    own = [entry for entry in explainers if entry["source"] is not None]
+    names = {entry["explainer"]: entry["name"] for entry in explainers if entry["source"] is None}
+    taken = {entry["explainer"] for entry in own}
+    names |= {name: name for name in reference["explainer"].unique() if name not in taken | set(names.values())}
+    labels = pl.DataFrame({"label": list(names), "explainer": list(names.values())})
+    return reference.join(labels, on="explainer").select(
+        pl.col("label").alias("explainer"), "target", "metric", "reference"
+    )
 
 
 def write_examples(benchmark: Benchmark, store: Store) -> None:

@@ -28,6 +28,7 @@ def leaderboard(
     many, `n` is their number, `std` the spread (ddof 1) of their means, and the interval resamples cases and models.
     """
     lines: list[dict[str, Any]] = []
+    models = scores["model"].n_unique()
     measured = scores.filter(pl.col("metric").is_in(list(metrics)))
     for variant, group in sorted(measured.group_by(*VARIANT), key=lambda item: variant_order(item[0], metrics)):
         wide = group.pivot(on=list(KEY), index="case", values="value", aggregate_function="first").sort("case")
@@ -37,14 +38,12 @@ def leaderboard(
         means = bootstrap_means(values, seed)
         named = dict(zip(VARIANT, (str(part) for part in variant), strict=True))
         lines += [line | named for line in case_lines(keys, values, means)]
-        lines += [line | named for line in model_lines(keys, values, means, seed)]
+        lines += [line | named for line in model_lines(keys, values, means, seed, models)] if models > 1 else []
     table = pl.DataFrame(lines, infer_schema_length=None).with_columns(
         benchmark=pl.lit(benchmark), dataset=pl.lit(dataset), subset=pl.lit("all")
     )
-    table = table.join(costs(scores), on=["target", "explainer"], how="left")
-    table = table.with_columns(name=pl.col("explainer").str.split(":").list.first())
-    known = reference.rename({"explainer": "name"})
-    table = table.join(known, on=["name", "target", "metric"], how="left", maintain_order="left")
+    table = table.join(costs(scores), on=["target", "explainer"], how="left", maintain_order="left")
+    table = table.join(reference, on=["explainer", "target", "metric"], how="left", maintain_order="left")
     return table.select(*COLUMNS)
 
 
@@ -64,19 +63,17 @@ def case_lines(
 
 
 def model_lines(
-    keys: Sequence[Sequence[str]], values: np.ndarray[Any, Any], means: np.ndarray[Any, Any], seed: int
+    keys: Sequence[Sequence[str]], values: np.ndarray[Any, Any], means: np.ndarray[Any, Any], seed: int, models: int
 ) -> Iterator[dict[str, Any]]:
-    """A line per target and explainer that several models have: statistics over the models' means."""
+    """A line per target and explainer: statistics over the means of those models that have any."""
     columns: dict[tuple[str, str], list[int]] = {}
     for column, (_, target, explainer) in enumerate(keys):
         columns.setdefault((target, explainer), []).append(column)
     for (target, explainer), chosen in columns.items():
-        if len(chosen) < 2:
-            continue
         low, high = interval(over_models(means[:, chosen, None], seed))
         defined = [column[~np.isnan(column)] for column in values[:, chosen].T]
         model_means = np.array([column.mean() for column in defined if len(column)])
-        line = {"model": all_models(len(chosen)), "target": target, "explainer": explainer}
+        line = {"model": all_models(models), "target": target, "explainer": explainer}
         yield line | statistics(model_means, 1, float(low[0]), float(high[0]))
 
 
@@ -113,5 +110,7 @@ def read_leaderboard(path: Path) -> pl.DataFrame:
     try:
         table = pl.read_csv(path, schema_overrides=types)
     except (pl.exceptions.PolarsError, OSError) as problem:
-        raise HeatproofError(f"{path} cannot be read as a leaderboard: {problem}") from problem
+        raise HeatproofError(f"{path} is damaged ({problem}); run again to make it anew.") from problem
+    if table.columns != list(COLUMNS) or table.is_empty():
+        raise HeatproofError(f"{path} is damaged: it has other columns than a leaderboard; run again to make it anew.")
     return table.with_columns(pl.col(pl.String).fill_null(""))

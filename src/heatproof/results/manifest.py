@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import inspect
 import json
 import platform
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -24,7 +26,7 @@ def make_manifest(benchmark: Benchmark, explainers: Sequence[Explainer], seed: i
     configuration = {"benchmark": benchmark.name, "heatproof": version("heatproof"), "seed": seed}
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "command": " ".join(["heatproof", *sys.argv[1:]]) if sys.argv[0].endswith("heatproof") else None,
+        "command": shlex.join(["heatproof", *sys.argv[1:]]) if sys.argv[0].endswith("heatproof") else None,
         "title": benchmark.title,
         "paper": benchmark.paper,
         "dataset": benchmark.dataset,
@@ -50,12 +52,23 @@ def describe(explainer: Explainer) -> dict[str, Any]:
     }
 
 
+UNKNOWN_SOURCE = "unknown"
+
+
 def source_hash(explainer: Explainer) -> str | None:
-    """A hash of the code of a user's explainer, so that a changed one does not pass for its old results."""
+    """A hash of the code of a user's explainer, so that a changed one does not pass for its old results.
+
+    None for ours; UNKNOWN_SOURCE where the code cannot be read, which then counts as changed.
+    """
     thing: Any = explainer.function if isinstance(explainer, FunctionExplainer) else type(explainer)
-    if thing.__module__.startswith("heatproof."):
+    settings = ""
+    if isinstance(thing, functools.partial):
+        thing, settings = thing.func, f"{thing.args} {thing.keywords}"
+    elif not inspect.isroutine(thing) and not isinstance(thing, type):
+        thing, settings = type(thing), str(vars(thing) if hasattr(thing, "__dict__") else "")
+    if getattr(thing, "__module__", "").startswith("heatproof."):
         return None
     try:
-        return hashlib.sha256(inspect.getsource(thing).encode()).hexdigest()[:16]
+        return hashlib.sha256((inspect.getsource(thing) + settings).encode()).hexdigest()[:16]
     except (OSError, TypeError):  # typed at a prompt: there is no source to read
-        return None
+        return UNKNOWN_SOURCE

@@ -6,13 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heatproof.engine.store import Store
+from heatproof.engine.store import LEADERBOARD, SUMMARY, Store, read_rows
 from heatproof.errors import HeatproofError
 from heatproof.lazy import pl
 from heatproof.results.leaderboard import read_leaderboard
-
-SUMMARY = "summary.parquet"
-LEADERBOARD = "leaderboard.csv"
 
 
 class Run:
@@ -43,7 +40,7 @@ class Run:
         """Every score: one row per case, metric and variant, with the facts of the case."""
         parts = self.store.scores(entry["folder"] for entry in self.manifest["explainers"])
         summary = self.folder / SUMMARY
-        frames = [parts] + ([pl.read_parquet(summary)] if summary.is_file() else [])
+        frames = [parts] + ([read_rows(summary)] if summary.is_file() else [])
         return pl.concat([frame for frame in frames if len(frame)], how="diagonal")
 
     def failures(self) -> list[dict[str, Any]]:

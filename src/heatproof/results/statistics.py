@@ -46,6 +46,9 @@ def interval(means: NDArray[np.float64], level: float = LEVEL) -> tuple[NDArray[
 def over_models(means: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """Means (resamples, columns) over resampled models too, from case-bootstrap means (resamples, models, columns)."""
     resamples, models, _ = means.shape
-    weights = case_weights(models, seed + 1, resamples) / models
-    combined: NDArray[np.float64] = np.einsum("rm,rmc->rc", weights, means)
+    weights = case_weights(models, seed + 1, resamples)
+    defined = ~np.isnan(means)
+    total = np.einsum("rm,rmc->rc", weights, np.where(defined, means, 0.0))
+    with np.errstate(invalid="ignore"):
+        combined: NDArray[np.float64] = total / np.einsum("rm,rmc->rc", weights, defined.astype(np.float64))
     return combined

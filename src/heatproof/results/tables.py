@@ -54,7 +54,8 @@ class Line:
 
     @property
     def is_baseline(self) -> bool:
-        return self.family in BASELINE_FAMILIES
+        """Whether it knows nothing of the model: a floor, the ceiling, or no explainer at all."""
+        return self.family in BASELINE_FAMILIES and not self.target
 
 
 @dataclass(frozen=True)
@@ -95,15 +96,16 @@ def boards(run: Run) -> list[Board]:
         read_line(str(explainer), str(target), families.get(str(explainer), "raw"), group)
         for (explainer, target), group in shown.group_by("explainer", "target", maintain_order=True)
     ]
-    baselines = ranked([line for line in lines if not line.target], names)
+    baselines = ranked([line for line in lines if line.is_baseline], names)
+    methods = [line for line in lines if not line.is_baseline]
     targets = [target for target in TARGET_TITLES if any(line.target == target for line in lines)]
     return [
         Board(
             target,
-            TARGET_TITLES.get(target, "Baselines"),
+            TARGET_TITLES.get(target, "Explainers of no score"),
             model,
             names,
-            (*ranked([line for line in lines if line.target == target and target], names), *baselines),
+            (*ranked([line for line in methods if line.target in (target, "")], names), *baselines),
         )
         for target in (targets or [""])
     ]
@@ -156,7 +158,8 @@ def markdown(run: Run) -> str:
             rule += ["---:"] * (1 + (metric in board.referenced))
         rows = [head, rule]
         for line in board.lines:
-            row = [f"*{line.explainer}*" if line.is_baseline else line.explainer]
+            name = "`" + line.explainer.replace("|", "\\|").replace("`", "'") + "`"
+            row = [f"*{name}*" if line.is_baseline else name]
             for metric in board.metrics:
                 cell = line.cells.get(metric)
                 row.append(cell.text if cell else "–")
@@ -174,6 +177,7 @@ def markdown(run: Run) -> str:
 def terminal(run: Run) -> list[RenderableType]:
     """The boards as tables for a terminal."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     tables: list[RenderableType] = []
@@ -181,11 +185,11 @@ def terminal(run: Run) -> list[RenderableType]:
         table = Table(title=board.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("explainer", no_wrap=True)
         for metric in board.metrics:
-            table.add_column(heading(metric), justify="right")
+            table.add_column(heading(metric), justify="right", min_width=10)
             if metric in board.referenced:
                 table.add_column("paper", justify="right", style="cyan")
         for line in board.lines:
-            row = [line.explainer]
+            row = [escape(line.explainer)]
             for metric in board.metrics:
                 cell = line.cells.get(metric)
                 row.append(cell.text if cell else "–")
