@@ -14,6 +14,8 @@ from torch.nn import functional
 
 import heatproof
 from heatproof.errors import HeatproofError
+from heatproof.models.image_classifiers import make_classifier
+from heatproof.models.relation_network import RelationNetwork, encode
 from reference.libraries import import_zennit
 
 CLASSES = 5
@@ -367,6 +369,101 @@ def test_probability_scales_the_relevance_of_the_logit():
     outputs = model(inputs).detach()
     ratio = outputs.softmax(1).gather(1, TARGET[:, None]) / outputs.gather(1, TARGET[:, None])
     torch.testing.assert_close(probability, logit * ratio[:, :, None, None], rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "vgg16"])
+def test_lrp_equals_zennit_on_the_layers_of_real_networks(name):
+    """Reference: zennit on the whole convolution part of AlexNet and VGG16, with a small head."""
+    zennit = import_zennit()
+    model = small_head(make_features(name), 256 if name == "alexnet" else 512)
+    inputs = pictures(3, 67, 65)
+    expected = relevance_of_zennit(
+        zennit, zennit.composites.EpsilonPlusFlat(), model, inputs, lambda z: z * functional.one_hot(TARGET, CLASSES)
+    )
+    found = heatproof.explain(model, inputs, "lrp", target=TARGET, composite="epsilon_plus_flat")
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-12)
+
+
+def make_features(name: str) -> nn.Module:
+    """The convolutions of a classifier, without the cost of its large linear layers."""
+    with torch.device("meta"):
+        features = make_classifier(name).features
+    torch.manual_seed(3)
+    for module in features.to_empty(device="cpu").modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out")
+            nn.init.normal_(module.bias, std=0.1)
+    return features
+
+
+def small_head(features: nn.Module, channels: int) -> nn.Module:
+    return (
+        nn.Sequential(features, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * channels, CLASSES)).double().eval()
+    )
+
+
+def test_lrp_on_a_residual_network_equals_zennit_on_one_folded_by_hand():
+    """Reference: zennit, whose sums and activations are modules, on ResNet-18 written that way with norms folded."""
+    zennit = import_zennit()
+    ours = make_classifier("resnet18", CLASSES).double().eval()
+    generator = torch.Generator().manual_seed(5)
+    for name, values in ours.state_dict().items():
+        if "running_" in name:
+            noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
+            values.copy_(noise.abs() + 0.5 if name.endswith("var") else 0.1 * noise)
+    inputs = pictures(3, 40, 36)
+    expected = relevance_of_zennit(
+        zennit, zennit.composites.EpsilonPlus(), Unrolled(ours, zennit), inputs,
+        lambda z: z * functional.one_hot(TARGET, CLASSES),
+    )  # fmt: skip
+    found = heatproof.explain(ours, inputs, "lrp", target=TARGET, composite="epsilon_plus")
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-11)
+
+
+class Unrolled(nn.Module):
+    """A ResNet with folded norms, a module per ReLU and zennit's Sum in place of additions."""
+
+    def __init__(self, network: nn.Module, zennit: ModuleType) -> None:
+        super().__init__()
+        network = copy.deepcopy(network)
+        self.stem = nn.Sequential(folded(network.conv1, network.bn1), nn.ReLU(), network.maxpool)
+        self.blocks = nn.ModuleList()
+        for stage in (network.layer1, network.layer2, network.layer3, network.layer4):
+            for block in stage:
+                side = nn.Identity() if block.downsample is None else folded(*block.downsample)
+                main = nn.Sequential(folded(block.conv1, block.bn1), nn.ReLU(), folded(block.conv2, block.bn2))
+                self.blocks.append(nn.ModuleList([main, side, zennit.layer.Sum(), nn.ReLU()]))
+        self.head = nn.Sequential(network.avgpool, nn.Flatten(), network.fc)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        maps = self.stem(inputs)
+        for main, side, add, relu in self.blocks:
+            maps = relu(add(torch.stack([main(maps), side(maps)], -1)))
+        return self.head(maps)
+
+
+def folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
+    """A convolution without bias and the batch norm behind it as one convolution."""
+    scale = norm.weight.data / (norm.running_var + norm.eps).sqrt()
+    conv.weight.data *= scale[:, None, None, None]
+    conv.bias = nn.Parameter(norm.bias.data - norm.running_mean * scale)
+    return conv
+
+
+def test_lrp_on_the_relation_network_is_conserved():
+    """z_plus loses to the biases, the coordinates and the question only; the rest is what the picture gets."""
+    torch.manual_seed(0)
+    network = RelationNetwork().double().eval()
+    pictures_, question = (
+        torch.rand(2, 3, 128, 128, dtype=torch.float64),
+        encode("What color is the large cube?").expand(2, -1),
+    )
+    found = heatproof.explain(
+        network, pictures_, "lrp", context=[question], composite="z_plus", input_rule="box", low=0.0, high=1.0
+    )
+    logits = network(pictures_, question).amax(1).detach()
+    assert (found.sum((1, 2, 3)).abs() < logits.abs()).all()
+    assert (found.sum((1, 2, 3)) * logits > 0).all()
 
 
 class Strange(nn.Module):

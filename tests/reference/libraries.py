@@ -34,6 +34,6 @@ def import_quantus() -> ModuleType:
 
 def import_zennit() -> ModuleType:
     import_torchvision()
-    for part in ("attribution", "composites", "rules", "types"):
+    for part in ("attribution", "composites", "layer", "rules", "types"):
         pytest.importorskip(f"zennit.{part}", reason="needs zennit")
     return sys.modules["zennit"]
