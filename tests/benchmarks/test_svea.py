@@ -42,7 +42,15 @@ def check(run: heatproof.Run, measured: dict[str, tuple[float, ...]]) -> None:
 @pytest.fixture(scope="module")
 def reference_run(shared_data, tmp_path_factory) -> heatproof.Run:
     """All 5,000 signals on the paper's own network, with the explainers that are quick."""
-    explainers = [*MEASURED, "score_cam", "grad_cam_pp", "grad_cam_pp:alpha=normalised", "input_magnitude", "random"]
+    explainers = [
+        *MEASURED,
+        "score_cam",
+        "grad_cam_pp",
+        "grad_cam_pp:alpha=normalised",
+        "input_magnitude",
+        "centre",
+        "random",
+    ]
     weights = shared_data("svea/reference_cnn.npz")
     return heatproof.run("svea", explainers=explainers, weights=weights, out=tmp_path_factory.mktemp("run") / "r")
 
@@ -67,6 +75,7 @@ def test_trivial_rows(reference_run):
     """The paper's 29.7 % for raw signals, and the known floor of argmax |x|."""
     assert percent(reference_run, "", "raw_input", "roe_accuracy") == pytest.approx(29.7)
     assert percent(reference_run, "", "input_magnitude", "roe_accuracy") == pytest.approx(61.4, abs=0.05)
+    assert percent(reference_run, "", "centre", "roe_accuracy") == pytest.approx(18.2, abs=0.05)
     assert percent(reference_run, "", "random", "roe_accuracy") == pytest.approx(14.4, abs=3)
 
 
