@@ -12,18 +12,20 @@ app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks
 
 @app.command()
 def explainers() -> None:
-    """Explainers with family, parameters, cost in passes per case, and paper."""
+    """Explainers by family, with parameters, model passes per case, and paper."""
     from heatproof.explainers import explainers as registry
 
-    rows = []
-    for name, cls in registry.items():
-        parameters = ", ".join(f"{f.name}={f.default}" for f in fields(cls) if f.compare and f.name != "quantity")
-        rows.append((name, cls.family, parameters or "–", cls.cost, cls.paper or "–"))
-    show(("explainer", "family", "parameters", "passes", "paper"), rows)
-    typer.echo(
-        "Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01. In a run, --target says which score of the"
-    )
-    typer.echo("model is explained; in Python, heatproof.explain(..., quantity='probability') does.")
+    rows: list[tuple[str, ...]] = []
+    for family in dict.fromkeys(cls.family for _, cls in registry.items()):
+        rows.append((f"[bold]{family}[/bold]",))
+        for name, cls in registry.items():
+            if cls.family == family:
+                parameters = [f"{f.name}={f.default}" for f in fields(cls) if f.compare and f.name != "quantity"]
+                rows.append((f"  {name}", "\n".join(parameters), cls.cost, cls.paper))
+    show(("explainer", "parameters", "passes", "paper"), rows)
+    typer.echo("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01.")
+    typer.echo("In a run, --target says which score of the model is explained;")
+    typer.echo("in Python, heatproof.explain(..., quantity='probability') does.")
 
 
 @app.command()

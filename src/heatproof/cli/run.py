@@ -51,7 +51,7 @@ def svea(
     explainers: Annotated[
         str | None,
         typer.Option(
-            metavar="LIST", help="Such as rise,smoothgrad:samples=50,my_method.py:explain. Default: SVEA's own."
+            metavar="LIST", help="Such as 'rise, smoothgrad:samples=50, my_method.py:explain'. Default: SVEA's own."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/svea-PRESET.")] = None,

@@ -88,7 +88,7 @@ class Sise(SampledExplainer):
 
     family = "perturbation"
     paper = "Sattarzadeh et al. 2021"
-    cost = "2 + channels with positive gradient"
+    cost = "2 + channels at most"
 
     layer: str | None = None
 

@@ -37,7 +37,7 @@ class Lrp(ScoreExplainer):
 
     family = "propagation"
     paper = "Bach et al. 2015"
-    cost = "2, each two to four times as dear"
+    cost = "2"
 
     composite: Composite = "epsilon_plus"
     epsilon: float = 1e-6
@@ -105,7 +105,7 @@ class ExcitationBackprop(ScoreExplainer):
 
     family = "propagation"
     paper = "Zhang et al. 2018"
-    cost = "2, each about twice as dear"
+    cost = "2"
 
     biases: bool = True
 
