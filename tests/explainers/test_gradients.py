@@ -10,10 +10,12 @@ import torch
 from captum.attr import Deconvolution, InputXGradient, Saliency
 from captum.attr import GuidedBackprop as CaptumGuidedBackprop
 from captum.attr import IntegratedGradients as CaptumIntegratedGradients
+from scipy.ndimage import uniform_filter1d
 from torch import Tensor, nn
 from torch.nn import functional
 
 from heatproof.cases import Batch
+from heatproof.errors import HeatproofError
 from heatproof.explainers.base import QUANTITIES, Quantity
 from heatproof.explainers.gradients import (
     Deconvnet,
@@ -267,3 +269,62 @@ def test_guided_backprop_is_right_behind_batch_norm_for_one_case() -> None:
         signal = signal * (norm.weight / (norm.running_var + norm.eps).sqrt())[:, None, None]
         expected = functional.conv_transpose2d(signal, conv.weight, padding=1)
     torch.testing.assert_close(GuidedBackprop()(model, batch, RNG), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("baseline", ["zero", "black", "mean", "blurred", "0.3"])
+def test_integrated_gradients_with_gauss_legendre_and_baselines_equal_captum(net: Net, baseline: str) -> None:
+    """Reference: Captum's Gauss-Legendre rule (its weights are float32) from baselines computed in NumPy loops."""
+    inputs = net.batch.inputs.numpy()
+    expected_baseline = np.zeros_like(inputs)
+    for case, channel in np.ndindex(*inputs.shape[:2]):
+        signal = inputs[case, channel]
+        if baseline == "black":
+            expected_baseline[case, channel] = inputs[case].min()
+        elif baseline == "mean":
+            expected_baseline[case, channel] = signal.mean()
+        elif baseline == "blurred":
+            for axis, extent in enumerate(signal.shape):
+                signal = uniform_filter1d(signal, 2 * (extent // 8) + 1, axis=axis, mode="nearest")
+            expected_baseline[case, channel] = signal
+        elif baseline == "0.3":
+            expected_baseline[case, channel] = 0.3
+    expected = CaptumIntegratedGradients(net.model).attribute(
+        net.batch.inputs.clone(),
+        baselines=torch.as_tensor(expected_baseline),
+        n_steps=7,
+        method="gausslegendre",
+        **further(net),
+    )
+    explainer = IntegratedGradients(steps=7, rule="gauss_legendre", baseline=baseline)
+    torch.testing.assert_close(explainer(net.model, net.batch, RNG), expected.detach(), rtol=1e-5, atol=1e-7)
+
+
+def test_a_tolerance_makes_the_relevance_add_up(net: Net) -> None:
+    """Reference: the completeness axiom, with the model's own scores; one case alone gives the same."""
+    rough = IntegratedGradients(steps=2)
+    careful = IntegratedGradients(steps=8, tolerance=0.02)
+    baseline = torch.zeros_like(net.batch.inputs)
+    before = rough.completeness_error(net.model, net.batch, baseline, rough(net.model, net.batch, RNG))
+    relevance = careful(net.model, net.batch, RNG)
+    after = careful.completeness_error(net.model, net.batch, baseline, relevance)
+    assert (after <= 0.02).all()
+    assert (before > 0.02).any()
+    torch.testing.assert_close(careful(net.model, net.batch[2:3], RNG), relevance[2:3], **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"baseline": "zeros"}, "Did you mean 'zero'"),
+        ({"rule": "simpson"}, "unknown integrated_gradients rule"),
+        ({"tolerance": 0.0}, "tolerance must be above zero"),
+    ],
+)
+def test_integrated_gradients_says_what_it_cannot_do(parameters: dict[str, object], words: str) -> None:
+    with pytest.raises(HeatproofError, match=words):
+        IntegratedGradients(**parameters)
+
+
+def test_a_baseline_of_the_wrong_length_is_refused(picture_net: Net) -> None:
+    with pytest.raises(HeatproofError, match="2 numbers for 3 channels"):
+        IntegratedGradients(baseline="0.1/0.2")(picture_net.model, picture_net.batch, RNG)

@@ -6,10 +6,12 @@ and need no further dependency. The tests hold them equal to Captum's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from heatproof.cases import Batch
+from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.base import (
     SampledExplainer,
     ScoreExplainer,
@@ -17,7 +19,7 @@ from heatproof.explainers.base import (
     require_one_of,
     require_positive,
 )
-from heatproof.lazy import torch
+from heatproof.lazy import np, torch
 from heatproof.seeds import CaseRandom
 
 
@@ -109,10 +111,14 @@ class VarGrad(SmoothGrad):
 @register_explainer("integrated_gradients")
 @dataclass(frozen=True, kw_only=True)
 class IntegratedGradients(SampledExplainer):
-    """(x - b) * integral_0^1 of d S / d x at b + a (x - b) over a; baseline b = 0, trapezoid rule.
+    """(x - b) * integral_0^1 of d S / d x at b + a (x - b) over a, for a baseline b.
 
-    `steps` intervals have `steps` + 1 points, the two ends at half weight, so that the weights add up to one
-    (Captum's `riemann_trapezoid` of n points adds up to (n - 1) / n).
+    steps      intervals of the trapezoid rule (steps + 1 points), or points of the Gauss-Legendre rule
+    rule       trapezoid (its weights add up to one; Captum's `riemann_trapezoid` of n points to (n - 1) / n),
+               or gauss_legendre
+    baseline   zero; black, each case's least value; mean, each case's mean colour; blurred, each case smoothed over
+               a quarter of its extent; or numbers: 0.5, or one per channel: 0.46/0.46/0.45
+    tolerance  double the steps until the relevance adds up to S(x) - S(b) within this share of it, at most 7 times
     """
 
     family = "gradient"
@@ -120,26 +126,106 @@ class IntegratedGradients(SampledExplainer):
     cost = "2 x (steps + 1)"
 
     steps: int = 50
+    rule: Literal["trapezoid", "gauss_legendre"] = "trapezoid"
+    baseline: str = "zero"
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "steps")
+        require_positive(self, "steps", *["tolerance"] * (self.tolerance is not None))
+        require_one_of(self, "rule", ("trapezoid", "gauss_legendre"))
+        if self.baseline not in BASELINES and given_baseline(self.baseline) is None:
+            raise unknown_name(f"{self.name} baseline", self.baseline, BASELINES)
 
     def passes(self, channels: int) -> int:
-        return 2 * (self.steps + 1)
+        """Without the doublings that a tolerance may ask for."""
+        return 2 * (self.steps + (self.rule == "trapezoid"))
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        points = self.steps + 1
+        baseline = self.baseline_of(batch.inputs)
+        relevance = self.integrate(model, batch, baseline, self.steps)
+        if self.tolerance is None:
+            return relevance
+        steps = self.steps
+        for _ in range(DOUBLINGS):
+            open_cases = (self.completeness_error(model, batch, baseline, relevance) > self.tolerance).nonzero()[:, 0]
+            if not len(open_cases):
+                break
+            steps *= 2
+            # Case by case, so that what one case needs does not change another's relevance.
+            for case in open_cases.tolist():
+                one = slice(case, case + 1)
+                relevance[one] = self.integrate(model, batch[one], baseline[one], steps)
+        return relevance
+
+    def integrate(self, model: torch.nn.Module, batch: Batch, baseline: torch.Tensor, steps: int) -> torch.Tensor:
+        """The integral by the rule with this many steps."""
         column = (-1, *[1] * (batch.inputs.ndim - 1))
-        share = torch.linspace(0, 1, points, dtype=torch.float64).to(batch.inputs).view(column)
-        weight = torch.full((points,), 1 / self.steps, dtype=torch.float64)
-        weight[[0, -1]] /= 2
-        weight = weight.to(batch.inputs).view(column)
+        share, weight = (values.to(batch.inputs).view(column) for values in self.nodes(steps))
+        difference = batch.inputs - baseline
         total = torch.zeros_like(batch.inputs)
-        for case, point in self.blocks(batch, points):
-            gradient = self.gradient_rows(model, share[point] * batch.inputs[case], batch, case)
-            total.index_add_(0, case, weight[point] * gradient)
-        return batch.inputs * total
+        for case, point in self.blocks(batch, len(share)):
+            inputs = baseline[case] + share[point] * difference[case]
+            total.index_add_(0, case, weight[point] * self.gradient_rows(model, inputs, batch, case))
+        return difference * total
+
+    def nodes(self, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Points of [0, 1] and their weights, in float64."""
+        if self.rule == "gauss_legendre":
+            points, weights = np.polynomial.legendre.leggauss(steps)
+            return torch.as_tensor((points + 1) / 2), torch.as_tensor(weights / 2)
+        weight = torch.full((steps + 1,), 1 / steps, dtype=torch.float64)
+        weight[[0, -1]] /= 2
+        return torch.linspace(0, 1, steps + 1, dtype=torch.float64), weight
+
+    def baseline_of(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The baseline of each case, of the inputs' shape."""
+        if self.baseline in BASELINES:
+            return BASELINES[self.baseline](inputs).expand_as(inputs)
+        given = torch.tensor(given_baseline(self.baseline)).to(inputs)
+        if len(given) not in (1, inputs.shape[1]):
+            raise HeatproofError(
+                f"{self.name}: baseline has {len(given)} numbers for {inputs.shape[1]} channels; give one, or one each."
+            )
+        return given.view(1, -1, *[1] * (inputs.ndim - 2)).expand_as(inputs)
+
+    def completeness_error(
+        self, model: torch.nn.Module, batch: Batch, baseline: torch.Tensor, relevance: torch.Tensor
+    ) -> torch.Tensor:
+        """|sum of relevance - (S(x) - S(b))| / |S(x) - S(b)| of each case: zero for an exact integral."""
+        every = torch.arange(len(batch), device=batch.inputs.device)
+        reached = self.score_rows(model, batch.inputs, batch, every) - self.score_rows(model, baseline, batch, every)
+        return (relevance.flatten(1).sum(1) - reached).abs() / reached.abs().clamp(min=torch.finfo(reached.dtype).eps)
+
+
+DOUBLINGS = 7
+
+
+def smoothed(inputs: torch.Tensor) -> torch.Tensor:
+    """Each channel averaged over windows of a quarter of the extent, dimension by dimension, borders repeated."""
+    for axis in range(2, inputs.ndim):
+        reach = inputs.shape[axis] // 8
+        index = torch.arange(inputs.shape[axis], device=inputs.device)
+        inputs = torch.stack(
+            [inputs.index_select(axis, (index + step).clamp(0, len(index) - 1)) for step in range(-reach, reach + 1)]
+        ).mean(0)
+    return inputs
+
+
+BASELINES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zero": lambda inputs: torch.zeros_like(inputs),
+    "black": lambda inputs: inputs.flatten(1).amin(1).view(-1, *[1] * (inputs.ndim - 1)),
+    "mean": lambda inputs: inputs.flatten(2).mean(2).view(*inputs.shape[:2], *[1] * (inputs.ndim - 2)),
+    "blurred": smoothed,
+}
+
+
+def given_baseline(text: str) -> list[float] | None:
+    """Numbers from `0.5` or `0.46/0.46/0.45`; None if the text is not of that form."""
+    try:
+        return [float(number) for number in text.split("/")]
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
