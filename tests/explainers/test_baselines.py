@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from dataclasses import replace
@@ -11,13 +12,15 @@ import pytest
 import torch
 from scipy import ndimage
 from scipy.stats import kstest
+from torch import nn
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.baselines import Centre, Edges, InputMagnitude, Oracle, Random
+from heatproof.explainers.baselines import Centre, Edges, InputMagnitude, Oracle, Random, randomised
+from heatproof.explainers.spec import make_explainer
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
 from heatproof.pooling import pool
-from heatproof.seeds import CaseRandom
+from heatproof.seeds import CaseRandom, derive_seed
 from reference.explainers import Net
 
 RNG = CaseRandom(3, "random")
@@ -124,3 +127,39 @@ def test_edges_equal_scipy(net: Net) -> None:
         mean = net.batch.inputs[case].mean(0).numpy()
         expected = np.sqrt(sum(ndimage.sobel(mean, axis=axis, mode="nearest") ** 2 for axis in range(mean.ndim)))
         np.testing.assert_allclose(relevance[case, 0], expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("of", ["gradient", "grad_cam", "random"])
+def test_randomised_is_the_other_explainer_on_a_network_set_up_anew(net: Net, of: str) -> None:
+    """Reference: the other explainer on a copy whose layers were reset one by one under the same seed."""
+    anew = copy.deepcopy(net.model)
+    torch.manual_seed(derive_seed(RNG.run_seed, "weights"))
+    for module in anew.modules():
+        if isinstance(module, (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.modules.batchnorm._BatchNorm)):
+            module.reset_parameters()
+    expected = make_explainer(of)(anew, net.batch, RNG)
+    found = make_explainer(f"randomised:{of}")(net.model, net.batch, RNG)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert torch.equal(found, make_explainer(of)(net.model, net.batch, RNG)) == (of == "random")
+
+
+def test_randomised_takes_the_parameters_of_the_other() -> None:
+    explainer = make_explainer("randomised:smoothgrad:samples=3,sigma=0.5", quantity="probability")
+    assert explainer.label == "randomised:smoothgrad:samples=3,sigma=0.5"
+    assert explainer.passes(1) == 6
+    assert explainer.other().quantity == "probability"
+    with pytest.raises(HeatproofError, match="unknown explainer 'gradeint'"):
+        make_explainer("randomised:gradeint")
+
+
+def test_weights_without_a_layer_are_shuffled() -> None:
+    """Values stay, places change."""
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.arange(50.0))
+
+    before, after = Own(), randomised(Own(), 1)
+    assert not torch.equal(before.scale, after.scale)
+    assert torch.equal(before.scale, after.scale.sort().values)

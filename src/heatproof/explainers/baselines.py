@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import Explainer, register_explainer
+from heatproof.explainers.base import Explainer, ScoreExplainer, register_explainer
 from heatproof.lazy import torch
-from heatproof.seeds import CaseRandom
+from heatproof.seeds import CaseRandom, derive_seed
 
 
 @register_explainer("random")
@@ -70,6 +71,57 @@ def sobel(values: torch.Tensor, axis: int) -> torch.Tensor:
         before, after = (padded.narrow(along, start, values.shape[along]) for start in (0, 2))
         values = after - before if along == axis else before + 2 * values + after
     return values
+
+
+@register_explainer("randomised")
+@dataclass(frozen=True, kw_only=True)
+class Randomised(ScoreExplainer):
+    """Another explainer on the model with weights drawn anew: `randomised:grad_cam`.
+
+    What is left of its scores does not come from what the model has learnt. All cases of a run see the same weights.
+    """
+
+    family = "floor"
+    paper = "Adebayo et al. 2018"
+    cost = "as the other"
+
+    of: str = "gradient"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.other()
+
+    def other(self) -> Explainer:
+        from heatproof.explainers.spec import make_explainer
+
+        other = make_explainer(self.of)
+        return replace(other, quantity=self.quantity) if isinstance(other, ScoreExplainer) else other
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}:{self.other().label}"
+
+    def passes(self, channels: int) -> int:
+        return self.other().passes(channels)
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        return self.other()(randomised(model, derive_seed(rng.run_seed, "weights")), batch, rng)
+
+
+def randomised(model: torch.nn.Module, seed: int) -> torch.nn.Module:
+    """A copy of the model, every layer set up anew as its class does it; weights of no layer are shuffled."""
+    copied = copy.deepcopy(model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in copied.modules():
+            own = list(module.parameters(recurse=False))
+            if callable(reset := getattr(module, "reset_parameters", None)):
+                reset()
+            else:
+                for parameter in own:
+                    shuffled = parameter.detach().flatten()[torch.randperm(parameter.numel())]
+                    parameter.data = shuffled.view_as(parameter)
+    return copied
 
 
 @register_explainer("oracle")

@@ -27,6 +27,9 @@ def split_specs(text: str) -> list[str]:
 def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any], **parameters: Any) -> Explainer:
     """An explainer from a spec, a class, a function `(model, inputs, target) -> relevance`, or itself."""
     if isinstance(what, str):
+        outer, colon, inner = what.partition(":")
+        if outer == "randomised" and colon and not inner.startswith("of="):
+            return make_explainer("randomised", of=inner, **parameters)
         name, assignments = split_parameters(what)
         place, _, word = name.partition(":")
         if place in explainers and word:
