@@ -268,11 +268,20 @@ def test_user_code_can_neither_change_the_cases_nor_leave_traces(tmp_path):
         model.relu3.register_forward_hook(lambda module, args, output: output * 0)
         return inputs.zero_()
 
+    @dataclass(frozen=True, kw_only=True)
+    class Eraser(Explainer):
+        def explain(self, model: torch.nn.Module, batch: Batch, rng: heatproof.CaseRandom) -> torch.Tensor:
+            return batch.inputs.zero_()
+
     decent = "integrated_gradients:steps=3"
     alone = heatproof.run("svea", explainers=decent, limit=50, target="logit", out=tmp_path / "a")
-    both = heatproof.run("svea", explainers=[vandal, decent], limit=50, target="logit", out=tmp_path / "b")
+    both = heatproof.run("svea", explainers=[vandal, Eraser, decent], limit=50, target="logit", out=tmp_path / "b")
+    drops = both.leaderboard().filter(pl.col("metric") == "drop")
+    fate = dict(zip(drops["explainer"], drops["mean"], strict=True))
+    assert fate["vandal"] == fate["Eraser"] < 0.95  # the first twelve points of signals that are still there
     assert_frame_equal(
-        scores(alone), scores(both).filter(pl.col("explainer") != "vandal").select(scores(alone).columns)
+        scores(alone),
+        scores(both).filter(~pl.col("explainer").is_in(["vandal", "Eraser"])).select(scores(alone).columns),
     )
 
 

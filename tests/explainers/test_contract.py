@@ -333,8 +333,11 @@ def test_explainers_are_frozen_and_compare_by_value(name: str) -> None:
 
 @every
 def test_default_label_is_the_name(name: str) -> None:
-    """Nothing is shown where nothing is changed, but for the explainer that is named after another."""
-    assert explainers[name]().label == ("randomised:gradient" if name == "randomised" else name)
+    """Without parameters the label is the public name (but for one named after another), and it finds the class."""
+    explainer = explainers[name]()
+    assert explainer.name == name
+    assert explainer.label == ("randomised:gradient" if name == "randomised" else name)
+    assert make_explainer(name) == make_explainer(explainer.label) == explainer
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from heatproof.benchmarks.base import Benchmark
@@ -36,11 +37,12 @@ def compute(
     """The score rows of a unit, and the heatmaps to keep."""
     batch = benchmark.load(unit.chunk)
     model = benchmark.model_for(unit.chunk)
+    shown = replace(batch, inputs=batch.inputs.clone())  # an explainer that changes its inputs must not change scores
     rng = CaseRandom(seed, unit.explainer.name or unit.explainer.label)
     start = time.perf_counter()
     with counted_passes(model) as passes:
         relevance = torch.cat(
-            [unit.explainer(model, batch[i : i + batch_size], rng) for i in range(0, len(batch), batch_size)]
+            [unit.explainer(model, shown[i : i + batch_size], rng) for i in range(0, len(batch), batch_size)]
         )
     seconds = time.perf_counter() - start
     cost = {"seconds": seconds / len(batch), "passes": passes[0] / len(batch)}
