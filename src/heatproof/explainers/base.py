@@ -174,28 +174,32 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
 
     `freeze` switches gradients of parameters off meanwhile, which saves work where only those of inputs are needed.
     """
-    training = [module for module in model.modules() if module.training]
-    hooks = [(module, name, dict(getattr(module, name))) for module in model.modules() for name in HOOKS]
-    parameters = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
+    modules, parameters = list(model.modules()), list(model.parameters())
+    training = [module for module in modules if module.training]
+    flags = [parameter.requires_grad for parameter in parameters]
+    gradients = [parameter.grad for parameter in parameters]
+    first_hook = torch.utils.hooks.RemovableHandle.next_id  # hooks of later numbers were left behind
     try:
         for module in training:
             module.training = False
-        for parameter, learns, _ in parameters:
-            parameter.grad = None
-            if freeze and learns:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if gradient is not None:
+                parameter.grad = None
+            if freeze and parameter.requires_grad:
                 parameter.requires_grad = False
         yield
     finally:
         for module in training:
             module.training = True
-        for module, name, before in hooks:
-            now = getattr(module, name)
-            if len(now) != len(before):
-                for key in set(now) - set(before):
-                    del now[key]
-        for parameter, learns, gradient in parameters:
-            parameter.requires_grad = learns
-            parameter.grad = gradient
+        for module in modules:
+            for hooks in (getattr(module, name) for name in HOOKS):
+                for left in [number for number in hooks if number >= first_hook]:
+                    del hooks[left]
+        for parameter, flag, gradient in zip(parameters, flags, gradients, strict=True):
+            if parameter.requires_grad != flag:
+                parameter.requires_grad = flag
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
 
 
 def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
