@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
+from heatproof.explainers.base import HOOKS
 from heatproof.explainers.spec import make_explainer
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
@@ -65,8 +66,7 @@ def promises(made: Explainer, model: torch.nn.Module, batch: Batch) -> list[tupl
 
 def state_of(model: torch.nn.Module) -> list[Any]:
     """All that must not change, in a form that compares."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    modules = [(module.training, [len(getattr(module, name)) for name in hooks]) for module in model.modules()]
+    modules = [(module.training, [len(getattr(module, name)) for name in HOOKS]) for module in model.modules()]
     tensors = [(name, tensor.tolist()) for name, tensor in model.state_dict().items()]
     flags = [(parameter.requires_grad, parameter.grad is None) for parameter in model.parameters()]
     return [modules, tensors, flags]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
@@ -43,7 +43,7 @@ class Lime(SampledExplainer):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "samples", "segments", "width", "alpha")
-        require_one_of(self, "segmenter", ("auto", "quickshift", "slic", "blocks"))
+        require_one_of(self, "segmenter", get_args(Segmenter))
         require_one_of(self, "hide", ("zero", "mean"))
 
     def passes(self, channels: int) -> int:

@@ -26,9 +26,6 @@ class LinearMap:
     kind: str
     """"conv" or "dense"."""
 
-    def biased(self, z: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        return z if bias is None else z + bias
-
 
 class Part:
     """One modified pass z = W' x', and the way back: x' * (W'^T s)."""
@@ -51,6 +48,10 @@ def stable(z: torch.Tensor, epsilon: float = STABILISER) -> torch.Tensor:
 def away_from_zero(z: torch.Tensor) -> torch.Tensor:
     """z, where it is exactly zero the stabiliser."""
     return torch.where(z == 0, torch.full_like(z, STABILISER), z)
+
+
+def biased(z: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    return z if bias is None else z + bias
 
 
 def positive(tensor: torch.Tensor | None) -> torch.Tensor | None:
@@ -78,7 +79,7 @@ class Epsilon(Rule):
 
     def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
         part = Part(linear, linear.x, linear.weight)
-        z = linear.biased(part.z, self.bias_of(linear))
+        z = biased(part.z, self.bias_of(linear))
         return part.back(relevance / stable(z, self.epsilon))
 
 
@@ -90,7 +91,7 @@ class RelativeEpsilon(Rule):
 
     def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
         part = Part(linear, linear.x, linear.weight)
-        z = linear.biased(part.z, self.bias_of(linear))
+        z = biased(part.z, self.bias_of(linear))
         size = z.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (z.ndim - 1))
         return part.back(relevance / away_from_zero(z + self.share * size))
 
@@ -115,7 +116,7 @@ class ZPlus(Rule):
         parts = [Part(linear, linear.x.clamp(min=0), linear.weight.clamp(min=0))]
         if bool((linear.x < 0).any()):  # behind a ReLU, half of the work is not needed
             parts.append(Part(linear, linear.x.clamp(max=0), linear.weight.clamp(max=0)))
-        z = linear.biased(sum_of(parts), positive(self.bias_of(linear)))
+        z = biased(sum_of(parts), positive(self.bias_of(linear)))
         s = relevance / stable(z)
         return total([part.back(s) for part in parts])
 
@@ -128,7 +129,7 @@ class Gamma(Rule):
 
     def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
         x, weight, bias = linear.x, linear.weight, self.bias_of(linear)
-        outputs = linear.biased(linear.apply(x, weight), linear.bias)
+        outputs = biased(linear.apply(x, weight), linear.bias)
         results = []
         for sign, side in ((1, outputs > 0), (-1, outputs < 0)):
             share = torch.where(side, relevance, torch.zeros_like(relevance))
@@ -138,7 +139,7 @@ class Gamma(Rule):
             parts = [Part(linear, x.clamp(min=0), favoured)]
             if bool((x < 0).any()):
                 parts.append(Part(linear, x.clamp(max=0), self.favour(weight, -sign)))
-            z = linear.biased(sum_of(parts), None if bias is None else self.favour(bias, sign))
+            z = biased(sum_of(parts), None if bias is None else self.favour(bias, sign))
             s = share / stable(z)
             results += [part.back(s) for part in parts]
         return total(results) if results else torch.zeros_like(x)

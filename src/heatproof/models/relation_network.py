@@ -14,12 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from heatproof.errors import HeatproofError, unknown_name
-from heatproof.models.weights import read_arrays
+from heatproof.models.weights import fitted, name_misfit, read_arrays
 
 PICTURE_SIZE = 128
 QUESTION_LENGTH = 45  # training padded to the longest question of 640, which is about this
@@ -142,18 +141,10 @@ def load_public_checkpoint(path: Path) -> RelationNetwork:
     network = RelationNetwork()
     state = network.state_dict()
     sources = {_public_name(name): name for name in state if not name.endswith("num_batches_tracked")}
-    foreign = sorted(set(arrays) - set(sources))
-    missing = sorted(set(sources) - set(arrays))
-    if missing or foreign:
-        parts = [f"misses {', '.join(missing)}"] * bool(missing) + [f"has unknown {', '.join(foreign)}"] * bool(foreign)
-        raise HeatproofError(f"{path} is not the public checkpoint of the Relation Network: it {' and '.join(parts)}.")
+    if misfit := name_misfit(sources, arrays):
+        raise HeatproofError(f"{path} is not the public checkpoint of the Relation Network: it {misfit}.")
     for source, name in sources.items():
-        array = arrays[source]
-        if array.shape != tuple(state[name].shape):
-            raise HeatproofError(f"{path}: {source} has shape {array.shape}, needed is {tuple(state[name].shape)}.")
-        if not np.isfinite(array).all():
-            raise HeatproofError(f"{path}: {source} holds NaN or infinite values.")
-        state[name] = flush_denormals(torch.as_tensor(array, dtype=state[name].dtype))
+        state[name] = flush_denormals(fitted(path, source, arrays[source], state[name], "needed is"))
     network.load_state_dict(state)
     return network.eval()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,30 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """Fill the model from a file; a file that does not fit is an error that says what is wrong with it."""
     arrays = read_arrays(path)
     expected = model.state_dict()
-    missing = sorted(set(expected) - set(arrays))
-    foreign = sorted(set(arrays) - set(expected))
-    if missing or foreign:
-        parts = [f"misses {', '.join(missing)}"] * bool(missing) + [f"has unknown {', '.join(foreign)}"] * bool(foreign)
-        raise HeatproofError(
-            f"{path} does not hold weights of {type(model).__name__}: it {' and '.join(parts)}."
-            f" Expected: {', '.join(expected)}."
-        )
-    state = {}
-    for name, tensor in expected.items():
-        array = arrays[name]
-        if not np.issubdtype(array.dtype, np.number):
-            raise HeatproofError(f"{path}: {name} holds {array.dtype}, not numbers.")
-        if tuple(array.shape) != tuple(tensor.shape):
-            raise HeatproofError(
-                f"{path}: {name} has shape {tuple(array.shape)}, {type(model).__name__} needs {tuple(tensor.shape)}."
-            )
-        if not np.isfinite(array).all():
-            raise HeatproofError(f"{path}: {name} holds NaN or infinite values.")
-        state[name] = torch.as_tensor(array, dtype=tensor.dtype)
-    model.load_state_dict(state)
+    owner = type(model).__name__
+    if misfit := name_misfit(expected, arrays):
+        raise HeatproofError(f"{path} does not hold weights of {owner}: it {misfit}. Expected: {', '.join(expected)}.")
+    model.load_state_dict(
+        {name: fitted(path, name, arrays[name], like, f"{owner} needs") for name, like in expected.items()}
+    )
+
+
+def name_misfit(expected: Iterable[str], found: Iterable[str]) -> str:
+    """What names a file misses and has too many, in words; empty if none."""
+    missing, foreign = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+    parts = [f"misses {', '.join(missing)}"] * bool(missing) + [f"has unknown {', '.join(foreign)}"] * bool(foreign)
+    return " and ".join(parts)
+
+
+def fitted(path: Path, name: str, array: np.ndarray[Any, Any], like: torch.Tensor, needs: str) -> torch.Tensor:
+    """The array as a tensor of the kind of `like`, once it is seen to hold finite numbers of that shape."""
+    if not np.issubdtype(array.dtype, np.number):
+        raise HeatproofError(f"{path}: {name} holds {array.dtype}, not numbers.")
+    if tuple(array.shape) != tuple(like.shape):
+        raise HeatproofError(f"{path}: {name} has shape {tuple(array.shape)}, {needs} {tuple(like.shape)}.")
+    if not np.isfinite(array).all():
+        raise HeatproofError(f"{path}: {name} holds NaN or infinite values.")
+    return torch.as_tensor(array, dtype=like.dtype)
 
 
 def read_arrays(path: Path) -> Mapping[str, np.ndarray[Any, Any]]:

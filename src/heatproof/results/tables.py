@@ -81,6 +81,16 @@ class Board:
             )
         )
 
+    def texts(self, line: Line) -> list[str]:
+        """The cells of a line, each followed by the paper's number where the board has any for that metric."""
+        found = []
+        for metric in self.metrics:
+            cell = line.cells.get(metric)
+            found.append(cell.text if cell else "–")
+            if metric in self.referenced:
+                found.append(cell.reference_text if cell else "")
+        return found
+
 
 def boards(run: Run) -> list[Board]:
     """One board per explained quantity. Several models are shown by their mean, poolings by the first of the run."""
@@ -159,13 +169,7 @@ def markdown(run: Run) -> str:
         rows = [head, rule]
         for line in board.lines:
             name = "`" + line.explainer.replace("|", "\\|").replace("`", "'") + "`"
-            row = [f"*{name}*" if line.is_baseline else name]
-            for metric in board.metrics:
-                cell = line.cells.get(metric)
-                row.append(cell.text if cell else "–")
-                if metric in board.referenced:
-                    row.append(cell.reference_text if cell else "")
-            rows.append(row)
+            rows.append([f"*{name}*" if line.is_baseline else name, *board.texts(line)])
         parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
     failed = failure_lines(run)
     if failed:
@@ -189,12 +193,7 @@ def terminal(run: Run) -> list[RenderableType]:
             if metric in board.referenced:
                 table.add_column("paper", justify="right", style="cyan")
         for line in board.lines:
-            row = [escape(line.explainer)]
-            for metric in board.metrics:
-                cell = line.cells.get(metric)
-                row.append(cell.text if cell else "–")
-                if metric in board.referenced:
-                    row.append(cell.reference_text if cell else "")
-            table.add_row(*row, style="dim" if line.is_baseline else None)
+            style = "dim" if line.is_baseline else None
+            table.add_row(escape(line.explainer), *board.texts(line), style=style)
         tables.append(table)
     return tables
