@@ -52,6 +52,18 @@ def net(request: pytest.FixtureRequest, nets: dict[str, Net]) -> Net:
     return nets[request.param]
 
 
+@pytest.fixture(params=[name for name in MAKERS if name != "functional"])
+def module_net(request: pytest.FixtureRequest, nets: dict[str, Net]) -> Net:
+    """Each network whose ReLUs are modules, used once: all that Captum's hooks can see."""
+    return nets[request.param]
+
+
+@pytest.fixture(params=[name for name in MAKERS if name != "transformer"])
+def map_net(request: pytest.FixtureRequest, nets: dict[str, Net]) -> Net:
+    """Each network that keeps maps, not tokens."""
+    return nets[request.param]
+
+
 @pytest.fixture
 def signal_net(nets: dict[str, Net]) -> Net:
     return nets["signal"]

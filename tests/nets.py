@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from heatproof.cases import Batch
 from heatproof.models.mnist1d_cnn import Mnist1dCnn
@@ -42,6 +43,93 @@ class Answerer(nn.Module):
 
     def forward(self, inputs: Tensor, question: Tensor) -> Tensor:
         return self.head(self.features(inputs), question)
+
+
+class Functional(nn.Module):
+    """Functional ReLUs, a convolution that is used twice, a residual sum, a concatenation, a functional pooling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 4, 3, padding=1)
+        self.twice = nn.Conv2d(4, 4, 3, padding=1)
+        self.last = nn.Conv2d(8, 5, 3, padding=1)
+        self.dense = nn.Linear(10, 10)
+        self.out = nn.Linear(10, CLASSES)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        stem = F.relu(self.first(inputs))
+        once = F.relu(self.twice(stem)) + stem
+        joined = torch.cat([once, torch.relu(self.twice(once))], 1)
+        maps: Tensor = self.last(F.avg_pool2d(joined, 2))
+        return maps
+
+    def head(self, maps: Tensor) -> Tensor:
+        vector = F.adaptive_avg_pool2d(maps.relu(), (2, 1)).flatten(1)
+        logits: Tensor = self.out(self.dense(vector).relu_())
+        return logits
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(self.features(inputs))
+
+
+class Block(nn.Module):
+    """A transformer block with pre-normalisation; attention by torch's function, or by its module."""
+
+    def __init__(self, width: int, heads: int, module: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width)
+        self.attn = nn.MultiheadAttention(width, heads, batch_first=True) if module else None
+        self.qkv = None if module else nn.Linear(width, 3 * width)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def attend(self, tokens: Tensor) -> Tensor:
+        if self.attn is not None:
+            attended: Tensor = self.attn(tokens, tokens, tokens, need_weights=False)[0]
+            return attended
+        assert self.qkv is not None
+        query, key, value = self.qkv(tokens).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        tokens = tokens + self.attend(self.norm1(tokens))
+        result: Tensor = tokens + self.mlp(self.norm2(tokens))
+        return result
+
+
+class VisionTransformer(nn.Module):
+    """Patches of 3 x 3 as tokens, two blocks; the answer from a class token, or from the mean of all tokens."""
+
+    def __init__(self, class_token: bool = False, module: bool = False, space: tuple[int, int] = (9, 12)) -> None:
+        super().__init__()
+        self.grid = (space[0] // 3, space[1] // 3)
+        self.patches = nn.Conv2d(2, 8, 3, stride=3)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, 8)) if class_token else None
+        self.places = nn.Parameter(torch.zeros(1, class_token + self.grid[0] * self.grid[1], 8))
+        self.blocks = nn.Sequential(*[Block(8, 2, module) for _ in range(2)])
+        self.norm = nn.LayerNorm(8)
+        self.answer = nn.Linear(8, CLASSES)
+
+    def tokens(self, inputs: Tensor) -> Tensor:
+        tokens = self.patches(inputs).flatten(2).transpose(1, 2)
+        if self.class_token is not None:
+            tokens = torch.cat([self.class_token.expand(len(tokens), -1, -1), tokens], 1)
+        normed: Tensor = self.norm(self.blocks(tokens + self.places))
+        return normed
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """The tokens as maps, where there is no class token."""
+        return self.tokens(inputs).transpose(1, 2).unflatten(2, self.grid)
+
+    def head(self, maps: Tensor) -> Tensor:
+        logits: Tensor = self.answer(maps.flatten(2).mean(2))
+        return logits
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        tokens = self.tokens(inputs)
+        logits: Tensor = self.answer(tokens.mean(1) if self.class_token is None else tokens[:, 0])
+        return logits
 
 
 def seeded(make: type[nn.Module] | None, seed: int, *parts: nn.Module) -> nn.Module:
@@ -120,10 +208,24 @@ def make_question_net() -> Net:
     return Net(model, cases(15, 2, 9, 7, context=True), "features.1", model.features, model.head)
 
 
+def make_functional_net() -> Net:
+    """A 2-D network with functional ReLUs and reused modules; maps of 4 x 4 for pictures of 8 x 9."""
+    model = seeded(Functional, 9)
+    return Net(model, cases(16, 2, 8, 9), "last", model.features, model.head)
+
+
+def make_transformer() -> Net:
+    """A vision transformer whose answer is the mean of its tokens; a grid of 3 x 4 for pictures of 9 x 12."""
+    model = seeded(VisionTransformer, 7)
+    return Net(model, cases(17, 2, 9, 12), "norm", model.features, model.head)
+
+
 MAKERS = {
     "signal": make_signal_net,
     "strided_signal": make_strided_signal_net,
     "picture": make_picture_net,
     "volume": make_volume_net,
     "question": make_question_net,
+    "functional": make_functional_net,
+    "transformer": make_transformer,
 }

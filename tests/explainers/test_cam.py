@@ -41,8 +41,9 @@ def test_the_cut_networks_are_the_models(net: Net) -> None:
 
 
 @quantities
-def test_grad_cam_equals_captum(net: Net, quantity: Quantity) -> None:
+def test_grad_cam_equals_captum(map_net: Net, quantity: Quantity) -> None:
     """Reference: Captum's LayerGradCam with ReLU, interpolated linearly."""
+    net = map_net
     turn: dict[str, Callable[[Tensor], Tensor]] = {
         "logit": lambda z: z,
         "probability": lambda z: z.softmax(1),
@@ -149,8 +150,10 @@ def test_layer_cam_equals_the_loop(net: Net, quantity: Quantity) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Setting backward hooks on ReLU")
-def test_guided_grad_cam_equals_captum(net: Net) -> None:
-    """Reference: Captum's GuidedGradCam, interpolated linearly."""
+@pytest.mark.parametrize("name", ["signal", "strided_signal", "picture", "volume", "question"])
+def test_guided_grad_cam_equals_captum(nets: dict[str, Net], name: str) -> None:
+    """Reference: Captum's GuidedGradCam, interpolated linearly; it knows neither functions nor tokens."""
+    net = nets[name]
     captum = CaptumGuidedGradCam(net.model, net.model.get_submodule(net.layer))
     expected = captum.attribute(
         net.batch.inputs.clone(),

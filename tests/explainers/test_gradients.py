@@ -127,11 +127,21 @@ def test_integrated_gradients_are_complete(net: Net, quantity: Quantity) -> None
         assert abs(relevance.sum().item() - expected) < 4e-4 * relevance.abs().sum().item()
 
 
+def literal_noise(net: Net, samples: int, sigma: float) -> Tensor:
+    """The case's own normal numbers times sigma times (max - min) of that case, in a loop: (B, samples, C, *space)."""
+    noise = []
+    for case, name in enumerate(net.batch.ids):
+        inputs = net.inputs(case)
+        normal = torch.randn(samples, *inputs.shape, generator=RNG.generator(name)).double()
+        noise.append(normal * (sigma * (inputs.max() - inputs.min())))
+    return torch.stack(noise)
+
+
 @quantities
 def test_smoothgrad_equals_captum_on_each_noisy_copy(net: Net, quantity: Quantity) -> None:
     """Reference: Captum's Saliency(abs=False) on every noisy copy, averaged in a loop."""
     explainer = SmoothGrad(samples=4, sigma=0.2, quantity=quantity)
-    noise = explainer.noise(net.batch, RNG)
+    noise = literal_noise(net, 4, 0.2)
     captum = Saliency(scored(net.model, quantity))
     expected = torch.zeros_like(net.batch.inputs)
     for sample in range(4):
@@ -140,29 +150,25 @@ def test_smoothgrad_equals_captum_on_each_noisy_copy(net: Net, quantity: Quantit
     torch.testing.assert_close(explainer(net.model, net.batch, RNG), expected, **CLOSE)
 
 
-def test_smoothgrad_noise_is_scaled_by_each_case_own_range(net: Net) -> None:
-    """Reference: the case's own normal numbers times sigma times (max - min) of that case, in a loop."""
-    noise = SmoothGrad(samples=3, sigma=0.2).noise(net.batch, RNG)
-    assert noise.shape == (len(net.batch), 3, *net.batch.inputs.shape[1:])
-    for case, name in enumerate(net.batch.ids):
-        inputs = net.inputs(case)
-        normal = torch.randn(3, *inputs.shape, generator=RNG.generator(name)).double().numpy()
-        np.testing.assert_allclose(noise[case], normal * (0.2 * (inputs.max() - inputs.min())), rtol=1e-12)
-
-
-def test_smoothgrad_noise_is_normal() -> None:
-    """Over many draws the noise has mean 0 and standard deviation sigma * (max - min), within four standard errors."""
-    inputs = torch.linspace(-1, 3, 10, dtype=torch.float64).view(1, 1, 10)
-    noise = SmoothGrad(samples=4000, sigma=0.1).noise(Batch(inputs, torch.tensor([0]), ("a",)), RNG)
-    count, deviation = noise.numel(), 0.1 * 4
-    assert abs(noise.mean().item()) < 4 * deviation / count**0.5
-    assert abs(noise.std().item() - deviation) < 4 * deviation / (2 * count) ** 0.5
+def test_noise_does_not_depend_on_how_it_is_asked_for() -> None:
+    """Groups are made whole: the same numbers in one block, and in uneven ones that cut groups and cases."""
+    explainer = SmoothGrad(samples=5)
+    inputs = torch.zeros(3, 1, 2**17)  # two samples fill a group
+    batch = Batch(inputs, torch.zeros(3, dtype=torch.long), ("a", "b", "c"))
+    rows = torch.arange(15) // 5
+    whole = explainer.noise(batch, RNG).rows(rows)
+    draws = explainer.noise(batch, RNG)
+    parts = torch.cat([draws.rows(rows[a:b]) for a, b in ((0, 1), (1, 7), (7, 8), (8, 15))])
+    assert torch.equal(whole, parts)
+    assert abs(whole.mean().item()) < 4 / whole.numel() ** 0.5
+    assert abs(whole.std().item() - 1) < 4 / (2 * whole.numel()) ** 0.5
+    assert len({row.sum().item() for row in whole}) == 15
 
 
 def test_vargrad_equals_the_variance_over_noisy_copies(net: Net) -> None:
     """Reference: NumPy's variance of Captum's Saliency over the same noisy copies."""
     explainer = VarGrad(samples=6, rows=4)
-    noise = explainer.noise(net.batch, RNG)
+    noise = literal_noise(net, 6, 0.1)
     saliency = Saliency(net.model)
     copies = [saliency.attribute(net.batch.inputs + noise[:, sample], abs=False, **further(net)) for sample in range(6)]
     expected = np.var(torch.stack(copies).numpy(), axis=0)
@@ -173,8 +179,9 @@ def test_vargrad_equals_the_variance_over_noisy_copies(net: Net) -> None:
 @pytest.mark.parametrize(
     ("explainer", "captum"), [(GuidedBackprop(), CaptumGuidedBackprop), (Deconvnet(), Deconvolution)]
 )
-def test_relu_methods_equal_captum(net: Net, explainer: Gradient, captum: type) -> None:
+def test_relu_methods_equal_captum(module_net: Net, explainer: Gradient, captum: type) -> None:
     """Reference: Captum's GuidedBackprop and Deconvolution, on networks whose ReLUs are modules used once."""
+    net = module_net
     expected = captum(net.model).attribute(net.batch.inputs.clone(), **further(net)).detach()
     torch.testing.assert_close(explainer(net.model, net.batch, RNG), expected, **CLOSE)
 

@@ -10,7 +10,8 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import pairwise_distances
 
 from heatproof.errors import HeatproofError
-from heatproof.explainers.lime import Lime, blocks, ridge, segment_means, superpixels
+from heatproof.explainers.lime import Lime, ridge
+from heatproof.explainers.segments import WeightedSums, blocks, segment_means, superpixels
 from heatproof.seeds import CaseRandom, derive_seed
 from reference.explainers import Net
 
@@ -42,7 +43,9 @@ def test_coefficients_equal_the_lime_package(net: Net, quantity, hide):
     base = lime_base.LimeBase(lambda d: np.sqrt(np.exp(-(d**2) / explainer.width**2)))
     for case in range(2):
         labels = explainer.segment(net.batch.inputs[case], 0).numpy()
-        shown = explainer.draw(labels.max() + 1, RNG.generator(net.batch.ids[case])).double().numpy()
+        numbers = torch.rand(40, int(labels.max()) + 1, generator=RNG.generator(net.batch.ids[case]))
+        shown = (numbers < 0.5).double().numpy()
+        shown[0] = 1
         scores = literal_scores(net, case, explainer, labels, shown)
         distances = pairwise_distances(shown, shown[:1], metric="cosine").ravel()
         found = base.explain_instance_with_data(shown, scores[:, None], distances, 0, 10**6, feature_selection="none")
@@ -52,11 +55,14 @@ def test_coefficients_equal_the_lime_package(net: Net, quantity, hide):
 
 
 def test_ridge_equals_scikit_learn():
-    """Reference: scikit-learn's Ridge with sample weights."""
+    """Reference: scikit-learn's Ridge with sample weights; the sums are made in two parts."""
     rng = np.random.default_rng(0)
     x, y, weights = rng.integers(0, 2, (60, 9)).astype(float), rng.normal(size=60), rng.uniform(0.1, 2, 60)
     expected = Ridge(alpha=0.7).fit(x, y, sample_weight=weights).coef_
-    found = ridge(torch.tensor(x), torch.tensor(y), torch.tensor(weights), 0.7)
+    sums = WeightedSums(9, torch.zeros(1))
+    for part in (slice(0, 13), slice(13, 60)):
+        sums.add(torch.tensor(x[part]), torch.tensor(y[part]), torch.tensor(weights[part]))
+    found = ridge(sums, 0.7)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 

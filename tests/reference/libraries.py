@@ -37,3 +37,9 @@ def import_zennit() -> ModuleType:
     for part in ("attribution", "composites", "layer", "rules", "types"):
         pytest.importorskip(f"zennit.{part}", reason="needs zennit")
     return sys.modules["zennit"]
+
+
+def import_grad_cam() -> ModuleType:
+    import_torchvision()
+    pytest.importorskip("pytorch_grad_cam.utils.model_targets", reason="needs grad-cam")
+    return sys.modules["pytorch_grad_cam"]

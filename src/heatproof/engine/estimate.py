@@ -11,18 +11,17 @@ from heatproof.benchmarks.base import Benchmark
 from heatproof.cases import Batch
 from heatproof.engine.plan import Unit
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import SampledExplainer, untouched
-from heatproof.explainers.cam import spatial_activation
+from heatproof.explainers.base import Explainer, SampledExplainer, Size, untouched
 from heatproof.lazy import torch
 
 
 @dataclass(frozen=True)
 class ModelCost:
-    """What one row costs in a model, and how many maps its last spatial layer has."""
+    """What one row costs in a model, and what else the number of passes depends on."""
 
     seconds_per_pass: float
     activation_bytes: int
-    channels: int
+    size: Size
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,10 @@ def estimate(benchmark: Benchmark, units: Sequence[Unit], batch_size: int) -> li
     for folder in dict.fromkeys(unit.folder for unit in units):
         chosen = [unit for unit in units if unit.folder == folder]
         explainer = chosen[0].explainer
-        passes = [unit.chunk.cases * explainer.passes(costs[unit.chunk.model].channels) for unit in chosen]
+        passes = [unit.chunk.cases * explainer.passes(costs[unit.chunk.model].size) for unit in chosen]
         seconds = [n * costs[unit.chunk.model].seconds_per_pass for n, unit in zip(passes, chosen, strict=True)]
-        rows = explainer.rows if isinstance(explainer, SampledExplainer) else batch_size
-        memory = rows * max(costs[unit.chunk.model].activation_bytes for unit in chosen) if sum(passes) else 0
+        row = max(costs[unit.chunk.model].activation_bytes for unit in chosen)
+        memory = rows_at_once(explainer, row, batch_size) * row if sum(passes) else 0
         cases = sum(unit.chunk.cases for unit in chosen)
         lines.append(
             Estimate(
@@ -68,8 +67,17 @@ def estimate(benchmark: Benchmark, units: Sequence[Unit], batch_size: int) -> li
     return lines
 
 
+def rows_at_once(explainer: Explainer, bytes_per_row: int, batch_size: int) -> int:
+    """How many rows go through the model together."""
+    if not isinstance(explainer, SampledExplainer):
+        return batch_size
+    return min(explainer.rows, max(1, int(explainer.memory * 10**6) // bytes_per_row))
+
+
 def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
     """Time one forward and one backward pass of a batch, twice; the second counts."""
+    from heatproof.explainers.layers import last_of_each_extent, spatial_activations
+
     activations: list[int] = []
 
     def remember(_module: torch.nn.Module, _args: Any, output: Any) -> None:
@@ -90,9 +98,10 @@ def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
             torch.autograd.grad(outputs.sum(), inputs)
         seconds = time.perf_counter() - start
         try:
-            channels = spatial_activation(model, batch, None)[1].shape[1]
+            layers = last_of_each_extent(spatial_activations(model, batch)[1])
+            channels = tuple(layer.maps(layer.output).shape[1] for layer in layers)
         except HeatproofError:
-            channels = 0
+            channels = (0,)
     # Backward keeps the activations and makes a gradient for each.
     size = 2 * sum(activations) + 2 * batch.inputs.numel() * batch.inputs.element_size()
-    return ModelCost(seconds / (2 * len(batch)), size // len(batch), channels)
+    return ModelCost(seconds / (2 * len(batch)), size // len(batch), Size(batch.space, channels))

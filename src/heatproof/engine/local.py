@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heatproof.engine.plan import Unit
+from heatproof.engine.plan import TYPICAL_SIZE, Unit
 from heatproof.progress import Progress
-
-TYPICAL_CHANNELS = 32
-"""Width of a layer, as far as the bar's time left is concerned."""
 
 
 def run_units(units: Sequence[Unit], do: Callable[[Unit], object], progress: Progress) -> None:
     """Do every unit. `do` keeps a unit's failure to itself, so that the others go on."""
-    weights = [unit.chunk.cases * (1 + unit.explainer.passes(TYPICAL_CHANNELS)) for unit in units]
+    weights = [unit.chunk.cases * (1 + unit.explainer.passes(TYPICAL_SIZE)) for unit in units]
     done, total = 0, sum(weights)
     for unit, weight in zip(units, weights, strict=True):
         progress(f"explaining: {unit.folder}", done, total)

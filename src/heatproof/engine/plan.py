@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from heatproof.explainers.base import Explainer, Quantity, ScoreExplainer
+from heatproof.explainers.base import Explainer, Quantity, ScoreExplainer, Size
 
 if TYPE_CHECKING:
     from heatproof.benchmarks.base import Benchmark
@@ -26,6 +26,10 @@ class Chunk:
     def stem(self) -> str:
         """What its files are called."""
         return f"{self.model}.{self.name}"
+
+
+TYPICAL_SIZE = Size(space=(40,), channels=(32,))
+"""Where no model has been looked at yet: for the order of the work and the time left on the bar."""
 
 
 @dataclass(frozen=True)
@@ -70,5 +74,5 @@ def for_quantities(explainers: Sequence[Explainer], quantities: Sequence[Quantit
 
 def make_plan(benchmark: Benchmark, explainers: Sequence[Explainer]) -> list[Unit]:
     """Every explainer on every chunk, explainer by explainer, cheap ones first so that a table grows early."""
-    order = sorted(explainers, key=lambda explainer: explainer.passes(1))
+    order = sorted(explainers, key=lambda explainer: explainer.passes(TYPICAL_SIZE))
     return [Unit(explainer, chunk) for explainer in order for chunk in benchmark.chunks()]

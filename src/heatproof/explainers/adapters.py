@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heatproof.cases import Batch
@@ -16,16 +17,48 @@ from heatproof.seeds import CaseRandom, derive_seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionExplainer(ScoreExplainer):
-    """A function `(model, inputs, target) -> relevance`, or `(model, inputs, target, *context)` for such models.
+class ForeignExplainer(ScoreExplainer):
+    """Base of what others have written.
 
-    It sees a model whose outputs are the explained quantity, so it needs no word about logits or probabilities.
     If it draws random numbers (torch, NumPy, Python), it is asked again case by case, each with that case's own seed.
     """
 
     family = "yours"
     cost = "unknown"
     freezes = False
+
+    @abstractmethod
+    def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
+        """What the other side makes of a batch; the inputs are a copy."""
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        relevance, drew = self.ask(model, batch, rng)
+        if drew and len(batch) > 1:
+            relevance = torch.cat([self.ask(model, batch[i : i + 1], rng)[0] for i in range(len(batch))])
+        return relevance
+
+    def ask(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> tuple[torch.Tensor, bool]:
+        """The relevance of a batch, and whether random numbers were drawn for it."""
+        seed = derive_seed(rng.run_seed, rng.explainer, batch.ids[0])
+        with torch.random.fork_rng(devices=[]), other_states_kept():
+            torch.manual_seed(seed)
+            np.random.seed(seed % 2**32)
+            random.seed(seed)
+            before = random_states()
+            relevance = self.relevance(model, replace(batch, inputs=batch.inputs.clone()))
+            drew = random_states() != before
+        if relevance is None:
+            raise HeatproofError(f"{self.label} returned None; a function must return the relevance.")
+        relevance = torch.as_tensor(relevance, device=batch.inputs.device)
+        return (relevance.unsqueeze(1) if relevance.ndim == batch.inputs.ndim - 1 else relevance), drew
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionExplainer(ForeignExplainer):
+    """A function `(model, inputs, target) -> relevance`, or `(model, inputs, target, *context)` for such models.
+
+    It sees a model whose outputs are the explained quantity, so it needs no word about logits or probabilities.
+    """
 
     function: Callable[..., Any] = field(repr=False)
 
@@ -37,29 +70,10 @@ class FunctionExplainer(ScoreExplainer):
     def parameters(self) -> dict[str, Any]:
         return {"quantity": self.quantity, "function": self.label}
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+    def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
         from heatproof.models.scored import Scored
 
-        scored = Scored(model, self.quantity)
-        relevance, drew = self.ask(scored, batch, rng)
-        if drew and len(batch) > 1:
-            relevance = torch.cat([self.ask(scored, batch[i : i + 1], rng)[0] for i in range(len(batch))])
-        return relevance
-
-    def ask(self, scored: torch.nn.Module, batch: Batch, rng: CaseRandom) -> tuple[torch.Tensor, bool]:
-        """The function's relevance for a batch, and whether it drew random numbers."""
-        seed = derive_seed(rng.run_seed, rng.explainer, batch.ids[0])
-        with torch.random.fork_rng(devices=[]), other_states_kept():
-            torch.manual_seed(seed)
-            np.random.seed(seed % 2**32)
-            random.seed(seed)
-            before = random_states()
-            relevance = self.function(scored, batch.inputs.clone(), batch.target, *batch.context)
-            drew = random_states() != before
-        if relevance is None:
-            raise HeatproofError(f"{self.label} returned None; a function must return the relevance.")
-        relevance = torch.as_tensor(relevance, device=batch.inputs.device)
-        return (relevance.unsqueeze(1) if relevance.ndim == batch.inputs.ndim - 1 else relevance), drew
+        return self.function(Scored(model, self.quantity), batch.inputs, batch.target, *batch.context)
 
 
 def random_states() -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.lazy import torch
 from heatproof.registry import Registry
-from heatproof.seeds import CaseRandom
+from heatproof.seeds import CaseRandom, SampleDraws
 
 Quantity = Literal["logit", "probability", "log_probability"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -46,6 +46,8 @@ class Explainer(ABC):
     paper: ClassVar[str] = ""
     cost: ClassVar[str] = "0"
     """Forward and backward passes of the model per case, as a formula for people; `passes` gives the number."""
+    dimensions: ClassVar[str] = "any"
+    """How many space dimensions the inputs may have, for people."""
     freezes: ClassVar[bool] = True
     """Whether gradients of the model's parameters are switched off while it explains."""
 
@@ -53,14 +55,19 @@ class Explainer(ABC):
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         """Relevance of the inputs' shape, or with one channel. Call the object instead: it guards the model."""
 
-    def passes(self, channels: int) -> int:
-        """Forward plus backward passes of the model per case; `channels` is the width of the layer a CAM reads."""
+    def passes(self, size: Size) -> int:
+        """Forward plus backward passes of the model per case, or the most there can be."""
         return 0
 
     def __call__(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        """Explain a batch; the model is left as it was, also when this raises."""
-        with untouched(model, freeze=self.freezes):
+        """Explain a batch, in halves where memory runs out; the model is left as it was, also when this raises."""
+        from heatproof.explainers.memory import memory_error_noted
+
+        with memory_error_noted(raises=len(batch) == 1) as ran_out, untouched(model, freeze=self.freezes):
             relevance = self.explain(model, batch, rng)
+        if ran_out:
+            middle = len(batch) // 2
+            return torch.cat([self(model, half, rng) for half in (batch[:middle], batch[middle:])])
         return checked(relevance, batch, self.label)
 
     @property
@@ -77,6 +84,15 @@ class Explainer(ABC):
             if f.compare and f.name != "quantity" and getattr(self, f.name) != f.default
         ]
         return self.name + (":" + ",".join(changed) if changed else "")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the number of passes depends on beside an explainer's parameters."""
+
+    space: tuple[int, ...]
+    channels: tuple[int, ...]
+    """The widths of the last layer of each extent, from the input on; class activation maps read the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,20 +129,51 @@ class ScoreExplainer(Explainer):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledExplainer(ScoreExplainer):
-    """An explainer that asks the model about many variants of each case, at most `rows` at a time."""
+    """An explainer that asks the model about many variants of each case.
 
-    rows: int = field(default=500, compare=False)
+    As many go through it at once as fit into `memory` megabytes, and at most `rows`: larger blocks are not faster.
+    """
+
+    gradients: ClassVar[bool] = False
+    """Whether it asks for gradients at the variants, or for scores only."""
+
+    rows: int = field(default=2000, compare=False)
+    memory: float = field(default=500.0, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "rows")
+        require_positive(self, "rows", "memory")
 
-    def blocks(self, batch: Batch, per_case: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Index pairs (case, sample) that cover all cases x samples, case by case, at most `rows` at a time."""
-        total = len(batch) * per_case
-        for start in range(0, total, self.rows):
-            row = torch.arange(start, min(start + self.rows, total), device=batch.inputs.device)
-            yield row // per_case, row % per_case
+    def sweep(
+        self,
+        model: torch.nn.Module,
+        batch: Batch,
+        per_case: int,
+        work: Callable[..., None],
+        draws: SampleDraws | None = None,
+    ) -> None:
+        """`work(case, sample)`, or `work(case, sample, drawn)`, for all cases x samples in blocks, case by case."""
+
+        def rows_of(start: int, stop: int) -> tuple[torch.Tensor, ...]:
+            row = torch.arange(start, stop, device=batch.inputs.device)
+            case, sample = row // per_case, row % per_case
+            return (case, sample) if draws is None else (case, sample, draws.rows(case))
+
+        self.sweep_rows(model, batch, len(batch) * per_case, rows_of, work)
+
+    def sweep_rows(
+        self,
+        model: torch.nn.Module,
+        batch: Batch,
+        total: int,
+        rows_of: Callable[[int, int], tuple[torch.Tensor, ...]],
+        work: Callable[..., None],
+    ) -> None:
+        """`work(*rows_of(start, stop))` for blocks that cover 0 ... total and fit into memory."""
+        from heatproof.explainers.memory import row_cost, sweep
+
+        cost = row_cost(model, batch)
+        sweep(cost, lambda: min(self.rows, cost.rows(self.memory, self.gradients)), total, rows_of, work)
 
     def score_rows(
         self, model: torch.nn.Module, inputs: torch.Tensor, batch: Batch, case: torch.Tensor
@@ -168,6 +215,12 @@ def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+def contiguous_gradient(_module: torch.nn.Module, _args: Any, output: torch.Tensor) -> None:
+    """Forward hook for batch norms: torch 2.13 makes wrong gradients from some other strides (one case, CPU)."""
+    if output.requires_grad:
+        output.register_hook(lambda gradient: gradient.contiguous())
+
+
 @contextmanager
 def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
     """Evaluation mode; on leaving, modes, flags, gradients and hooks are what they were.
@@ -182,6 +235,9 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
     try:
         for module in training:
             module.training = False
+        for module in modules:
+            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+                module.register_forward_hook(contiguous_gradient)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is not None:
                 parameter.grad = None

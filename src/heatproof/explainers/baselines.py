@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import Explainer, ScoreExplainer, register_explainer
+from heatproof.explainers.base import Explainer, ScoreExplainer, Size, register_explainer
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom, derive_seed
 
@@ -101,8 +101,8 @@ class Randomised(ScoreExplainer):
     def label(self) -> str:
         return f"{self.name}:{self.other().label}"
 
-    def passes(self, channels: int) -> int:
-        return self.other().passes(channels)
+    def passes(self, size: Size) -> int:
+        return self.other().passes(size)
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         return self.other()(randomised(model, derive_seed(rng.run_seed, "weights")), batch, rng)

@@ -1,21 +1,23 @@
 """Class activation maps for inputs with any number of space dimensions (the usual libraries are 2-D only).
 
 All of them weigh the feature maps A_k of one layer, g = d S / d A. The layer is the last one with spatial extent,
-found by watching a forward pass, or the one that `layer` names.
+found by watching a forward pass, or the one that `layer` names. In a transformer the maps are its tokens without the
+class token, laid out on the grid of patches.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from heatproof.cases import Batch
-from heatproof.errors import HeatproofError, unknown_name
+from heatproof.errors import HeatproofError
 from heatproof.explainers.base import (
     Quantity,
     SampledExplainer,
     ScoreExplainer,
+    Size,
     quantity_of,
     register_explainer,
     require_one_of,
@@ -24,52 +26,8 @@ from heatproof.explainers.gradients import GuidedBackprop
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
 
-
-def spatial_activation(model: torch.nn.Module, batch: Batch, layer: str | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """The model's outputs and the output of `layer`, or of the last layer with spatial extent, from one pass.
-
-    Both keep their graph. Pooling to a fixed size does not count as such a layer, because what it returns is no
-    longer where it was; nor does anything that does not depend on the inputs (the words of a question).
-    """
-    inputs = batch.inputs.detach().requires_grad_()
-    seen: list[torch.Tensor] = []
-
-    def has_extent(output: object) -> bool:
-        return (
-            isinstance(output, torch.Tensor)
-            and output.requires_grad
-            and output.ndim == inputs.ndim
-            and len(output) == len(inputs)
-            and max(output.shape[2:]) > 1
-        )
-
-    def remember(_module: torch.nn.Module, _args: Any, output: Any) -> torch.Tensor | None:
-        if not has_extent(output):
-            return None
-        seen[:] = [output]
-        return output.clone() if layer else None  # what follows may change it in place
-
-    if layer is None:
-        watched = [m for m in model.modules() if not any(m.children()) and "Adaptive" not in type(m).__name__]
-    else:
-        modules = dict(model.named_modules())
-        if layer not in modules:
-            raise unknown_name("layer", layer, (name for name in modules if name))
-        watched = [modules[layer]]
-    hooks = [module.register_forward_hook(remember) for module in watched]
-    try:
-        with torch.enable_grad():
-            outputs = model(inputs, *batch.context)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if not seen:
-        found = f"layer {layer!r} has none" if layer else "no layer of the model has any"
-        raise HeatproofError(
-            f"a class activation map needs a layer with spatial extent, and {found}."
-            " Name a convolution with layer=NAME, or take a method that reads the input only (gradient, rise ...)."
-        )
-    return outputs, seen[0]
+if TYPE_CHECKING:
+    from heatproof.explainers.layers import Activation
 
 
 def resize(maps: torch.Tensor, space: tuple[int, ...]) -> torch.Tensor:
@@ -104,16 +62,46 @@ def maps_and_gradient(
     model: torch.nn.Module, batch: Batch, layer: str | None, quantity: Quantity
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Feature maps A (B, C, *any) of the layer, and d S / d A."""
-    outputs, maps = spatial_activation(model, batch, layer)
+    return stages(model, batch, layer, quantity, every=False)[-1]
+
+
+def stages(
+    model: torch.nn.Module, batch: Batch, layer: str | None, quantity: Quantity, every: bool
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The same of the last layer of every extent, fine to coarse, or of the last one alone.
+
+    A layer of tokens counts only if its grid has a gradient: what the last block of a transformer makes of all but the
+    class token leads nowhere.
+    """
+    from heatproof.explainers.layers import spatial_activations
+
+    return with_gradients(*spatial_activations(model, batch, layer), batch, quantity, every)
+
+
+def with_gradients(
+    outputs: torch.Tensor, found: list[Activation], batch: Batch, quantity: Quantity, every: bool
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Maps and gradients of the activations of one pass that count, which need a backward pass."""
+    from heatproof.explainers.layers import last_of_each_extent
+
+    if found[-1].tokens:
+        found = [activation for activation in found if activation.tokens]
+    else:
+        found = last_of_each_extent(found) if every else found[-1:]
     with torch.enable_grad():
         total = quantity_of(outputs, batch.target, quantity).sum()
-    (gradient,) = torch.autograd.grad(total, maps, allow_unused=True)
-    if gradient is None:
+    gradients = torch.autograd.grad(total, [activation.output for activation in found], allow_unused=True)
+    pairs = [
+        (activation.maps(activation.output.detach()), activation.maps(gradient))
+        for activation, gradient in zip(found, gradients, strict=True)
+        if gradient is not None and (not activation.tokens or bool(activation.maps(gradient).any()))
+    ]
+    if not pairs:
         raise HeatproofError(
             "the layer that the class activation map reads does not lead to the model's output;"
             " name one that does with layer=NAME."
         )
-    return maps.detach(), gradient
+    return pairs[-1:] if found[-1].tokens else pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +109,12 @@ class GradientCam(ScoreExplainer):
     """max(0, sum_k w_k A_k), up-sampled to the input; a subclass says what w_k is."""
 
     family = "cam"
+    dimensions = "1, 2, 3"
     cost = "2"
 
     layer: str | None = None
 
-    def passes(self, channels: int) -> int:
+    def passes(self, size: Size) -> int:
         return 2
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
@@ -205,13 +194,14 @@ class GuidedGradCam(ScoreExplainer):
     """Guided backprop times the up-sampled Grad-CAM."""
 
     family = "cam"
+    dimensions = "1, 2, 3"
     paper = "Selvaraju et al. 2017"
     cost = "4"
 
     layer: str | None = None
     relus: Literal["all", "convs"] = "all"
 
-    def passes(self, channels: int) -> int:
+    def passes(self, size: Size) -> int:
         return 4
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
@@ -225,30 +215,32 @@ class ScoreCam(SampledExplainer):
     """Score-CAM: max(0, sum_k w_k A_k), w = softmax over k of the score of x times the k-th map scaled to [0, 1]."""
 
     family = "cam"
+    dimensions = "1, 2, 3"
     paper = "Wang et al. 2020"
     cost = "1 + channels"
 
     layer: str | None = None
 
-    def passes(self, channels: int) -> int:
-        return 1 + channels
+    def passes(self, size: Size) -> int:
+        return 1 + size.channels[-1]
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        _, maps = spatial_activation(model, batch, self.layer)
-        maps = resize(maps.detach(), batch.space)
-        every = torch.ones(maps.shape[:2], dtype=torch.bool, device=maps.device)
-        weights = masked_scores(self, model, batch, min_max(maps), every).softmax(1)
-        return (per_map(weights, maps) * maps).sum(1, keepdim=True).clamp(min=0)
+        maps = self.maps(model, batch)
+        scores = torch.zeros(maps.shape[:2]).to(maps)
 
+        def work(case: torch.Tensor, channel: torch.Tensor) -> None:
+            mask = min_max(resize(maps[case, channel].unsqueeze(1), batch.space))
+            scores[case, channel] = self.score_rows(model, batch.inputs[case] * mask, batch, case)
 
-def masked_scores(
-    explainer: SampledExplainer, model: torch.nn.Module, batch: Batch, masks: torch.Tensor, wanted: torch.Tensor
-) -> torch.Tensor:
-    """Score of x times each wanted mask: masks (B, C, *space), wanted and result (B, C); the others are zero."""
-    scores = torch.zeros(masks.shape[:2], dtype=masks.dtype, device=masks.device)
-    cases, channels = wanted.nonzero(as_tuple=True)
-    for start in range(0, len(cases), explainer.rows):
-        case, channel = cases[start : start + explainer.rows], channels[start : start + explainer.rows]
-        masked = batch.inputs[case] * masks[case, channel].unsqueeze(1)
-        scores[case, channel] = explainer.score_rows(model, masked, batch, case)
-    return scores
+        self.sweep(model, batch, maps.shape[1], work)
+        # Up-sampling is linear, so the sum may come first.
+        return resize((per_map(scores.softmax(1), maps) * maps).sum(1, keepdim=True), batch.space).clamp(min=0)
+
+    def maps(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """The feature maps; of a transformer those that Grad-CAM reads, for which it takes a gradient."""
+        from heatproof.explainers.layers import spatial_activations
+
+        outputs, found = spatial_activations(model, batch, self.layer)
+        if found[-1].tokens and self.layer is None:
+            return with_gradients(outputs, found, batch, self.quantity, every=False)[-1][0]
+        return found[-1].maps(found[-1].output.detach())

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from heatproof.cases import Batch
-from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.base import (
     SampledExplainer,
     ScoreExplainer,
+    Size,
     register_explainer,
     require_one_of,
     require_positive,
 )
+from heatproof.explainers.baseline_inputs import baseline_of, require_baseline
 from heatproof.lazy import np, torch
-from heatproof.seeds import CaseRandom
+from heatproof.seeds import CaseRandom, SampleDraws
 
 
 @register_explainer("gradient")
@@ -32,7 +33,7 @@ class Gradient(ScoreExplainer):
     paper = "Simonyan et al. 2014"
     cost = "2"
 
-    def passes(self, channels: int) -> int:
+    def passes(self, size: Size) -> int:
         return 2
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
@@ -58,6 +59,7 @@ class SmoothGrad(SampledExplainer):
     family = "gradient"
     paper = "Smilkov et al. 2017"
     cost = "2 x samples"
+    gradients = True
 
     samples: int = 25
     sigma: float = 0.1
@@ -66,27 +68,40 @@ class SmoothGrad(SampledExplainer):
         super().__post_init__()
         require_positive(self, "samples", "sigma")
 
-    def passes(self, channels: int) -> int:
+    def passes(self, size: Size) -> int:
         return 2 * self.samples
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        return self.mean_gradient(model, batch, self.noise(batch, rng))
-
-    def noise(self, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        """Noise (B, samples, C, *space), scaled by each case's own range of values."""
-        shape = (self.samples, *batch.inputs.shape[1:])
-        noise = rng.draw(batch.ids, lambda generator: torch.randn(shape, generator=generator)).to(batch.inputs)
-        values = batch.inputs.flatten(1)
-        spread = self.sigma * (values.amax(1) - values.amin(1))
-        return noise * spread.view(-1, *[1] * (noise.ndim - 1))
-
-    def mean_gradient(self, model: torch.nn.Module, batch: Batch, noise: torch.Tensor) -> torch.Tensor:
-        """The mean gradient over the given noise (B, samples, C, *space)."""
         total = torch.zeros_like(batch.inputs)
-        for case, sample in self.blocks(batch, noise.shape[1]):
-            gradient = self.gradient_rows(model, batch.inputs[case] + noise[case, sample], batch, case)
+
+        def add(case: torch.Tensor, gradient: torch.Tensor) -> None:
             total.index_add_(0, case, gradient)
-        return total / noise.shape[1]
+
+        self.over_noisy_copies(model, batch, rng, add)
+        return total / self.samples
+
+    def over_noisy_copies(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, use: Callable[[torch.Tensor, torch.Tensor], None]
+    ) -> None:
+        """Call `use(case, gradient)` for blocks of rows that together are all noisy copies of all cases."""
+        values = batch.inputs.flatten(1)
+        spread = self.sigma * (values.amax(1) - values.amin(1)).view(-1, *[1] * (batch.inputs.ndim - 1))
+
+        def work(case: torch.Tensor, _sample: torch.Tensor, noise: torch.Tensor) -> None:
+            noisy = batch.inputs[case] + spread[case] * noise.to(batch.inputs)
+            use(case, self.gradient_rows(model, noisy, batch, case))
+
+        self.sweep(model, batch, self.samples, work, self.noise(batch, rng))
+
+    def noise(self, batch: Batch, rng: CaseRandom) -> SampleDraws:
+        """Standard normal noise of each case's shape."""
+        shape = batch.inputs.shape[1:]
+        return rng.samples(
+            batch.ids,
+            self.samples,
+            shape.numel(),
+            lambda generator, count: torch.randn(count, *shape, generator=generator),
+        )
 
 
 @register_explainer("vargrad")
@@ -97,13 +112,15 @@ class VarGrad(SmoothGrad):
     paper = "Adebayo et al. 2018"
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        noise = self.noise(batch, rng)
         # In float64: the difference of two nearly equal numbers.
         total, squares = (torch.zeros_like(batch.inputs, dtype=torch.float64) for _ in range(2))
-        for case, sample in self.blocks(batch, self.samples):
-            gradient = self.gradient_rows(model, batch.inputs[case] + noise[case, sample], batch, case).double()
-            total.index_add_(0, case, gradient)
-            squares.index_add_(0, case, gradient.square())
+
+        def add(case: torch.Tensor, gradient: torch.Tensor) -> None:
+            square = gradient.double().square()
+            total.index_add_(0, case, gradient.double())
+            squares.index_add_(0, case, square)
+
+        self.over_noisy_copies(model, batch, rng, add)
         variance = squares / self.samples - (total / self.samples).square()
         return variance.clamp(min=0).to(batch.inputs)
 
@@ -124,6 +141,7 @@ class IntegratedGradients(SampledExplainer):
     family = "gradient"
     paper = "Sundararajan et al. 2017"
     cost = "2 x (steps + 1)"
+    gradients = True
 
     steps: int = 50
     rule: Literal["trapezoid", "gauss_legendre"] = "trapezoid"
@@ -134,15 +152,14 @@ class IntegratedGradients(SampledExplainer):
         super().__post_init__()
         require_positive(self, "steps", *["tolerance"] * (self.tolerance is not None))
         require_one_of(self, "rule", ("trapezoid", "gauss_legendre"))
-        if self.baseline not in BASELINES and given_baseline(self.baseline) is None:
-            raise unknown_name(f"{self.name} baseline", self.baseline, BASELINES)
+        require_baseline(self, self.baseline)
 
-    def passes(self, channels: int) -> int:
+    def passes(self, size: Size) -> int:
         """Without the doublings that a tolerance may ask for."""
         return 2 * (self.steps + (self.rule == "trapezoid"))
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        baseline = self.baseline_of(batch.inputs)
+        baseline = baseline_of(self, self.baseline, batch.inputs)
         relevance = self.integrate(model, batch, baseline, self.steps)
         if self.tolerance is None:
             return relevance
@@ -164,9 +181,12 @@ class IntegratedGradients(SampledExplainer):
         share, weight = (values.to(batch.inputs).view(column) for values in self.nodes(steps))
         difference = batch.inputs - baseline
         total = torch.zeros_like(batch.inputs)
-        for case, point in self.blocks(batch, len(share)):
+
+        def work(case: torch.Tensor, point: torch.Tensor) -> None:
             inputs = baseline[case] + share[point] * difference[case]
             total.index_add_(0, case, weight[point] * self.gradient_rows(model, inputs, batch, case))
+
+        self.sweep(model, batch, len(share), work)
         return difference * total
 
     def nodes(self, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -178,17 +198,6 @@ class IntegratedGradients(SampledExplainer):
         weight[[0, -1]] /= 2
         return torch.linspace(0, 1, steps + 1, dtype=torch.float64), weight
 
-    def baseline_of(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The baseline of each case, of the inputs' shape."""
-        if self.baseline in BASELINES:
-            return BASELINES[self.baseline](inputs).expand_as(inputs)
-        given = torch.tensor(given_baseline(self.baseline)).to(inputs)
-        if len(given) not in (1, inputs.shape[1]):
-            raise HeatproofError(
-                f"{self.name}: baseline has {len(given)} numbers for {inputs.shape[1]} channels; give one, or one each."
-            )
-        return given.view(1, -1, *[1] * (inputs.ndim - 2)).expand_as(inputs)
-
     def completeness_error(
         self, model: torch.nn.Module, batch: Batch, baseline: torch.Tensor, relevance: torch.Tensor
     ) -> torch.Tensor:
@@ -199,33 +208,6 @@ class IntegratedGradients(SampledExplainer):
 
 
 DOUBLINGS = 7
-
-
-def smoothed(inputs: torch.Tensor) -> torch.Tensor:
-    """Each channel averaged over windows of a quarter of the extent, dimension by dimension, borders repeated."""
-    for axis in range(2, inputs.ndim):
-        reach = inputs.shape[axis] // 8
-        index = torch.arange(inputs.shape[axis], device=inputs.device)
-        inputs = torch.stack(
-            [inputs.index_select(axis, (index + step).clamp(0, len(index) - 1)) for step in range(-reach, reach + 1)]
-        ).mean(0)
-    return inputs
-
-
-BASELINES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "zero": lambda inputs: torch.zeros_like(inputs),
-    "black": lambda inputs: inputs.flatten(1).amin(1).view(-1, *[1] * (inputs.ndim - 1)),
-    "mean": lambda inputs: inputs.flatten(2).mean(2).view(*inputs.shape[:2], *[1] * (inputs.ndim - 2)),
-    "blurred": smoothed,
-}
-
-
-def given_baseline(text: str) -> list[float] | None:
-    """Numbers from `0.5` or `0.46/0.46/0.45`; None if the text is not of that form."""
-    try:
-        return [float(number) for number in text.split("/")]
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)

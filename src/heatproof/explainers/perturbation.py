@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
+from typing import Literal
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import SampledExplainer, register_explainer, require_positive
-from heatproof.explainers.cam import maps_and_gradient, masked_scores, min_max, per_map, ratio, resize
+from heatproof.explainers.base import SampledExplainer, Size, register_explainer, require_one_of, require_positive
+from heatproof.explainers.baseline_inputs import baseline_of, require_baseline
+from heatproof.explainers.cam import min_max, ratio, resize, stages
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
 
@@ -36,22 +38,28 @@ class Rise(SampledExplainer):
         if not 0 < self.p < 1:
             raise HeatproofError(f"{self.name}: p must lie between 0 and 1, got {self.p}.")
 
-    def passes(self, channels: int) -> int:
+    def passes(self, size: Size) -> int:
         return self.masks
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        drawn = rng.draw(batch.ids, lambda generator: self.draw(len(batch.space), generator)).to(batch.inputs)
-        masks = MaskMaker(batch.space, self.cells, self.p, batch.inputs)
+        dimensions = len(batch.space)
+        make_masks = MaskMaker(batch.space, self.cells, self.p, batch.inputs)
         total = torch.zeros_like(batch.inputs[:, :1])
-        for case, sample in self.blocks(batch, self.masks):
-            mask = masks(drawn[case, sample])
+
+        def work(case: torch.Tensor, _sample: torch.Tensor, drawn: torch.Tensor) -> None:
+            mask = make_masks(drawn.to(batch.inputs))
             score = self.score_rows(model, batch.inputs[case] * mask, batch, case)
             total.index_add_(0, case, score.view(-1, *[1] * (mask.ndim - 1)) * mask)
+
+        numbers = self.cells**dimensions + dimensions
+        draws = rng.samples(batch.ids, self.masks, numbers, lambda *args: draw_numbers(numbers, *args))
+        self.sweep(model, batch, self.masks, work, draws)
         return total / (self.masks * self.p)
 
-    def draw(self, dimensions: int, generator: torch.Generator) -> torch.Tensor:
-        """The uniform numbers of one case's masks: a row is the cells of the grid, then an offset per dimension."""
-        return torch.rand(self.masks, self.cells**dimensions + dimensions, generator=generator)
+
+def draw_numbers(numbers: int, generator: torch.Generator, count: int) -> torch.Tensor:
+    """Uniform numbers of `count` masks: a row is the cells of the grid, then an offset per dimension."""
+    return torch.rand(count, numbers, generator=generator)
 
 
 class MaskMaker:
@@ -81,24 +89,141 @@ class MaskMaker:
 @register_explainer("sise")
 @dataclass(frozen=True, kw_only=True)
 class Sise(SampledExplainer):
-    """SISE on one layer: sum_k S(x m_k) m_k / |m_k| over the maps whose mean gradient is positive.
+    """SISE: sum_k S(x m_k) m_k / |m_k| over the maps of a layer whose mean gradient is above mu times the largest.
 
-    m_k is the k-th feature map, up-sampled and scaled to [0, 1]; |m_k| is its sum over space.
+    m_k is the k-th feature map, up-sampled and scaled to [0, 1]; |m_k| is its sum over space. With several layers, E_l
+    being that sum for the l-th scaled to [0, 1], fine to coarse: F_1 = E_1, F_l = (F_(l-1) + E_l) * soft_otsu(E_l).
+
+    layers  all: the last layer of every extent, fused; last: that one alone; auto: all for pictures
+    layer   the name of the only layer to take
     """
 
     family = "perturbation"
+    dimensions = "1, 2, 3"
     paper = "Sattarzadeh et al. 2021"
     cost = "2 + channels at most"
 
+    layers: Literal["auto", "all", "last"] = "auto"
     layer: str | None = None
+    mu: float = 0.0
 
-    def passes(self, channels: int) -> int:
-        return 2 + channels
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of(self, "layers", ("auto", "all", "last"))
+        if not 0 <= self.mu < 1:
+            raise HeatproofError(f"{self.name}: mu must be at least 0 and below 1, got {self.mu}.")
+
+    def fuses(self, dimensions: int) -> bool:
+        return self.layer is None and (self.layers == "all" or (self.layers == "auto" and dimensions == 2))
+
+    def passes(self, size: Size) -> int:
+        return 2 + (sum(size.channels) if self.fuses(len(size.space)) else size.channels[-1])
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        maps, gradient = maps_and_gradient(model, batch, self.layer, self.quantity)
-        masks = min_max(resize(maps, batch.space))
-        mass = masks.flatten(2).sum(2)
-        wanted = (gradient.flatten(2).mean(2) > 0) & (mass > 0)
-        scores = masked_scores(self, model, batch, masks, wanted)
-        return (per_map(ratio(scores, mass), masks) * masks).sum(1, keepdim=True)
+        found = stages(model, batch, self.layer, self.quantity, every=self.fuses(len(batch.space)))
+        first, *coarser = (self.of_layer(model, batch, maps, gradient) for maps, gradient in found)
+        if not coarser:
+            return first
+        fused = min_max(first)
+        for explanation in map(min_max, coarser):
+            fused = (fused + explanation) * soft_otsu(explanation)
+        return fused
+
+    def of_layer(
+        self, model: torch.nn.Module, batch: Batch, maps: torch.Tensor, gradient: torch.Tensor
+    ) -> torch.Tensor:
+        """The explanation (B, 1, *space) by one layer's maps."""
+        slope = gradient.flatten(2).mean(2)
+        cases, channels = (slope > self.mu * slope.amax(1, keepdim=True).clamp(min=0)).nonzero(as_tuple=True)
+        total = torch.zeros_like(batch.inputs[:, :1])
+
+        def work(case: torch.Tensor, channel: torch.Tensor) -> None:
+            mask = min_max(resize(maps[case, channel].unsqueeze(1), batch.space))
+            score = self.score_rows(model, batch.inputs[case] * mask, batch, case)
+            weight = ratio(score, mask.flatten(1).sum(1))
+            total.index_add_(0, case, weight.view(-1, *[1] * (mask.ndim - 1)) * mask)
+
+        self.sweep_rows(model, batch, len(cases), lambda a, b: (cases[a:b], channels[a:b]), work)
+        return total
+
+
+def soft_otsu(maps: torch.Tensor) -> torch.Tensor:
+    """sigmoid(100 (e - t)) of each map (B, 1, *space), t its Otsu threshold, half as high again for rare peaks.
+
+    Rare: fewer than a tenth of the positions lie above t.
+    """
+    from skimage.filters import threshold_otsu
+
+    thresholds = []
+    for values in maps.flatten(1).double().cpu().numpy():
+        threshold = threshold_otsu(values, nbins=256)
+        thresholds.append(threshold * (1.5 if (values > threshold).mean() < 0.1 else 1.0))
+    column = torch.tensor(thresholds).to(maps).view(-1, *[1] * (maps.ndim - 1))
+    return torch.sigmoid(100 * (maps - column))
+
+
+@register_explainer("occlusion")
+@dataclass(frozen=True, kw_only=True)
+class Occlusion(SampledExplainer):
+    """Occlusion: S(x) - S(x without a window), averaged over the windows that cover a position.
+
+    window    its length along every dimension; by default a seventh of the extent
+    stride    from one window to the next; by default half a window; the last ones may reach over the edge
+    baseline  what stands in the window: see integrated_gradients
+    """
+
+    family = "perturbation"
+    paper = "Zeiler and Fergus 2014"
+    cost = "1 + windows"
+
+    window: int | None = None
+    stride: int | None = None
+    baseline: str = "zero"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, *[name for name in ("window", "stride") if getattr(self, name) is not None])
+        require_baseline(self, self.baseline)
+
+    def passes(self, size: Size) -> int:
+        return 1 + prod(len(starts) for starts, _ in self.places(size.space))
+
+    def places(self, space: tuple[int, ...]) -> list[tuple[range, int]]:
+        """Where windows start along each dimension, and how long they are."""
+        found = []
+        for extent in space:
+            length = min(self.window or max(1, round(extent / 7)), extent)
+            stride = self.stride or max(1, length // 2)
+            found.append((range(0, extent - length + stride, stride), length))
+        return found
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        places = self.places(batch.space)
+        windows = prod(len(starts) for starts, _ in places)
+        baseline = baseline_of(self, self.baseline, batch.inputs)
+        whole = self.score_rows(model, batch.inputs, batch, torch.arange(len(batch), device=batch.target.device))
+        total, covered = (torch.zeros_like(batch.inputs[:, :1]) for _ in range(2))
+
+        def work(case: torch.Tensor, number: torch.Tensor) -> None:
+            window = windows_of(number, places, batch.space)
+            inputs = torch.where(window, baseline[case], batch.inputs[case])
+            lost = whole[case] - self.score_rows(model, inputs, batch, case)
+            share = window.to(total)
+            total.index_add_(0, case, lost.view(-1, *[1] * (share.ndim - 1)) * share)
+            covered.index_add_(0, case, share)
+
+        self.sweep(model, batch, windows, work)
+        return ratio(total, covered)  # strides longer than the window leave positions out
+
+
+def windows_of(number: torch.Tensor, places: list[tuple[range, int]], space: tuple[int, ...]) -> torch.Tensor:
+    """The windows with these numbers (rows,) as masks (rows, 1, *space); the last dimension counts fastest."""
+    masks = torch.ones(len(number), *[1] * (1 + len(space)), dtype=torch.bool, device=number.device)
+    for axis, ((starts, length), extent) in reversed(list(enumerate(zip(places, space, strict=True)))):
+        start = (number % len(starts)) * starts.step
+        position = torch.arange(extent, device=number.device)
+        inside = (position >= start[:, None]) & (position < start[:, None] + length)
+        shape = [len(number), 1, *[extent if other == axis else 1 for other in range(len(space))]]
+        masks = masks & inside.view(shape)
+        number = number // len(starts)
+    return masks

@@ -8,19 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import ScoreExplainer, quantity_of, register_explainer, require_one_of
+from heatproof.explainers.base import ScoreExplainer, Size, quantity_of, register_explainer, require_one_of
 from heatproof.explainers.rules import Box, Epsilon, Flat, Gamma, RelativeEpsilon, Rule, SameSignBias, WSquare, ZPlus
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
 
-Composite = Literal[
-    "epsilon", "z_plus", "alpha1_beta0", "gamma", "gamma_plus", "epsilon_plus", "epsilon_plus_flat", "focus"
-]
-InputRule = Literal["same", "box", "flat", "w_square"]
+COMPOSITES: dict[str, tuple[str, str, str]] = {
+    "epsilon": ("epsilon", "epsilon", "same"),
+    "z_plus": ("z_plus", "z_plus", "same"),
+    "alpha1_beta0": ("z_plus", "z_plus", "same"),
+    "gamma": ("gamma", "gamma", "same"),
+    "gamma_plus": ("gamma", "z_plus", "same"),
+    "epsilon_plus": ("epsilon", "z_plus", "same"),
+    "epsilon_plus_flat": ("epsilon", "z_plus", "flat"),
+    "relation_network": ("z_plus", "z_plus", "box"),
+    "relation_network_gamma": ("gamma", "z_plus", "box"),
+    "focus": ("relative_epsilon", "z_plus", "box"),
+}
+"""The rules of dense layers, of convolutions, and of the first layer."""
+
+INPUT_RULES = ("same", "box", "flat", "w_square")
 
 
 @register_explainer("lrp")
@@ -30,6 +40,7 @@ class Lrp(ScoreExplainer):
 
     composite   which rule where (dense / convolution): epsilon, z_plus (= alpha1_beta0) and gamma everywhere;
                 gamma_plus: gamma / z_plus; epsilon_plus: epsilon / z_plus; epsilon_plus_flat: flat at the input;
+                relation_network: z_plus, box at the input; relation_network_gamma: gamma / z_plus, box at the input;
                 focus: as in the Focus paper (relative epsilon / z_plus without biases, box at the input)
     input_rule  another rule for the first layer: box (between `low` and `high`, or each case's own), flat, w_square
     biases      whether biases take their share
@@ -39,22 +50,22 @@ class Lrp(ScoreExplainer):
     paper = "Bach et al. 2015"
     cost = "2"
 
-    composite: Composite = "epsilon_plus"
+    composite: str = "epsilon_plus"
     epsilon: float = 1e-6
     gamma: float = 0.25
     biases: bool = True
-    input_rule: InputRule = "same"
+    input_rule: str = "same"
     low: float | None = None
     high: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_one_of(self, "composite", get_args(Composite))
-        require_one_of(self, "input_rule", get_args(InputRule))
+        require_one_of(self, "composite", tuple(COMPOSITES))
+        require_one_of(self, "input_rule", INPUT_RULES)
         if self.quantity == "log_probability":
             raise HeatproofError(f"{self.name} explains the logit or the probability; a log-probability is negative.")
 
-    def passes(self, channels: int) -> int:
+    def passes(self, size: Size) -> int:
         return 2
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
@@ -65,34 +76,27 @@ class Lrp(ScoreExplainer):
 
     def rule(self, number: int, kind: str) -> Rule:
         """The rule of the n-th linear map from the inputs, which is of this kind."""
-        if number == 0 and (first := self.first_rule()) is not None:
-            return first
-        return {"dense": self.dense_rule, "conv": self.conv_rule, "norm": self.norm_rule}[kind]()
+        dense, conv, first = COMPOSITES[self.composite]
+        first = first if self.input_rule == "same" else self.input_rule
+        if number == 0 and first != "same":
+            return self.make(first)
+        if kind == "norm":  # not merged into a neighbour
+            return SameSignBias() if self.composite == "focus" else Epsilon(biases=self.biases)
+        return self.make(dense if kind == "dense" else conv)
 
-    def norm_rule(self) -> Rule:
-        """For a batch norm that is not merged into a neighbour."""
-        return SameSignBias() if self.composite == "focus" else Epsilon(biases=self.biases)
-
-    def first_rule(self) -> Rule | None:
-        if self.input_rule == "box" or (self.composite == "focus" and self.input_rule == "same"):
-            return Box(low=self.low, high=self.high)
-        if self.input_rule == "flat" or (self.composite == "epsilon_plus_flat" and self.input_rule == "same"):
-            return Flat()
-        return WSquare() if self.input_rule == "w_square" else None
-
-    def dense_rule(self) -> Rule:
-        if self.composite in ("epsilon", "epsilon_plus", "epsilon_plus_flat"):
-            return Epsilon(biases=self.biases, epsilon=self.epsilon)
-        if self.composite == "focus":
-            return RelativeEpsilon(biases=False)
-        return Gamma(biases=self.biases, gamma=self.gamma) if "gamma" in self.composite else ZPlus(biases=self.biases)
-
-    def conv_rule(self) -> Rule:
-        if self.composite == "epsilon":
-            return Epsilon(biases=self.biases, epsilon=self.epsilon)
-        if self.composite == "gamma":
-            return Gamma(biases=self.biases, gamma=self.gamma)
-        return ZPlus(biases=self.biases and self.composite != "focus")
+    def make(self, rule: str) -> Rule:
+        """The rule of that name with this explainer's parameters."""
+        biases = self.biases and self.composite != "focus"
+        rules: dict[str, Rule] = {
+            "epsilon": Epsilon(biases=biases, epsilon=self.epsilon),
+            "relative_epsilon": RelativeEpsilon(biases=biases),
+            "z_plus": ZPlus(biases=biases),
+            "gamma": Gamma(biases=biases, gamma=self.gamma),
+            "box": Box(low=self.low, high=self.high),
+            "flat": Flat(),
+            "w_square": WSquare(),
+        }
+        return rules[rule]
 
 
 @register_explainer("excitation_backprop")
@@ -109,7 +113,7 @@ class ExcitationBackprop(ScoreExplainer):
 
     biases: bool = True
 
-    def passes(self, channels: int) -> int:
+    def passes(self, size: Size) -> int:
         return 2
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:

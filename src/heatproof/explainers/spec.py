@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -10,13 +12,27 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.adapters import FunctionExplainer
 from heatproof.explainers.base import Explainer, ScoreExplainer, explainers
+from heatproof.explainers.libraries import LIBRARIES
 from heatproof.loading import load_object, names_object
+
+
+def split_at_commas(text: str) -> list[str]:
+    """The pieces between commas that stand in no brackets."""
+    return re.split(r",(?![^(\[]*[)\]])", text)
+
+
+def read_literal(text: str) -> Any:
+    """A number, truth value, None or tuple as Python writes it; anything else is itself."""
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
 
 
 def split_specs(text: str) -> list[str]:
     """Cut a comma-separated list; `name=value` pieces belong to the explainer before them."""
     specs: list[str] = []
-    for piece in (piece.strip() for piece in text.split(",")):
+    for piece in (piece.strip() for piece in split_at_commas(text)):
         if specs and "=" in piece and ":" not in piece.split("=")[0]:
             specs[-1] += "," + piece
         elif piece:
@@ -32,6 +48,9 @@ def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any],
             return make_explainer("randomised", of=inner, **parameters)
         name, assignments = split_parameters(what)
         place, _, word = name.partition(":")
+        if place in LIBRARIES and word:
+            options = {key: read_literal(value) for key, value in assignments.items()}
+            return LIBRARIES[place](method=word, options=tuple(options.items()), **parameters)
         if place in explainers and word:
             raise HeatproofError(f"cannot read {what!r}; write parameters as {place}:{word}=VALUE.")
         found = load_object(name) if names_object(name) else explainers[name]
@@ -93,7 +112,7 @@ def split_parameters(spec: str) -> tuple[str, dict[str, str]]:
     if not colon or "=" not in tail:
         return spec, {}
     assignments: dict[str, str] = {}
-    for piece in tail.split(","):
+    for piece in split_at_commas(tail):
         key, equals, value = piece.partition("=")
         if not equals or not key.strip():
             raise HeatproofError(f"cannot read {piece!r} in {spec!r}; write parameters as name:key=value,key=value.")

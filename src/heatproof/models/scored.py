@@ -1,4 +1,4 @@
-"""A model whose outputs are the explained quantity, for explainers that know nothing of quantities."""
+"""Models for explainers that know nothing of quantities, or of context."""
 
 from __future__ import annotations
 
@@ -31,4 +31,17 @@ class Scored(nn.Module):
             return outputs.softmax(1)
         if self.quantity == "log_probability":
             return outputs.log_softmax(1)
+        return outputs
+
+
+class Asked(nn.Module):
+    """A model with its context filled in, so that it takes inputs alone."""
+
+    def __init__(self, model: nn.Module, context: tuple[Tensor, ...]) -> None:
+        super().__init__()
+        self.model = model
+        self.context = context
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.model(inputs, *self.context)
         return outputs

@@ -1,0 +1,135 @@
+"""How many rows go through a model at once: as many as a memory budget allows, half of that where it runs out.
+
+What a row costs is seen once, in a pass of one row, and remembered for the model. So the blocks of an explanation are
+always the same, and with them its last digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from heatproof.cases import Batch
+
+MEGABYTE = 10**6
+
+
+@dataclass
+class RowCost:
+    """What one row of some shape costs in a model, in bytes."""
+
+    inputs: int
+    kept: int
+    """What backward needs."""
+    largest: int
+    """The inputs and output of the largest single step."""
+    most_rows: int = 2**63
+    """What memory has been seen to hold, whatever the budget says."""
+
+    def rows(self, megabytes: float, gradient: bool) -> int:
+        """How many fit: a few copies of the inputs, a few tensors at work, and what backward needs."""
+        row = 4 * self.inputs + 2 * self.largest + (self.kept if gradient else 0)
+        return max(1, min(int(megabytes * MEGABYTE / row), self.most_rows))
+
+
+_row_costs: WeakKeyDictionary[nn.Module, dict[object, RowCost]] = WeakKeyDictionary()
+
+
+def row_cost(model: nn.Module, batch: Batch) -> RowCost:
+    """The cost of a row of such a batch."""
+    tensors = (batch.inputs, *batch.context)
+    kind = tuple((tuple(tensor.shape[1:]), tensor.dtype, str(tensor.device)) for tensor in tensors)
+    known = _row_costs.setdefault(model, {})
+    if kind not in known:
+        row = batch[:1]
+        with torch.enable_grad(), Footprint() as footprint:
+            # Not called as model(...): hooks, which may count passes, need not know.
+            model.forward(row.inputs.detach().requires_grad_(), *row.context)
+        known[kind] = RowCost(size(row.inputs), sum(footprint.kept.values()), footprint.largest)
+    return known[kind]
+
+
+class Footprint(TorchFunctionMode):
+    """Adds up what torch functions make: what backward will need, and the largest single step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[int, int] = {}
+        self.largest = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            step = size(result) + sum(size(value) for value in args if is_activation(value))
+            self.largest = max(self.largest, step)
+            if result.requires_grad:
+                self.kept[result.data_ptr()] = size(result)
+        return result
+
+
+def is_activation(value: object) -> bool:
+    return isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
+
+
+def size(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def sweep(
+    cost: RowCost,
+    rows: Callable[[], int],
+    total: int,
+    rows_of: Callable[[int, int], tuple[Tensor, ...]],
+    work: Callable[..., None],
+) -> None:
+    """Call `work(*rows_of(start, stop))` for blocks of `rows()` rows that cover 0 ... total, in order.
+
+    `work` must change nothing before all that needs memory is done: where memory runs out, it is called again with
+    halves of its rows, and later blocks are no larger.
+    """
+    start = 0
+    while start < total:
+        stop = min(start + rows(), total)
+        fitted = halve_where_memory_runs_out(work, rows_of(start, stop))
+        if fitted < stop - start:
+            cost.most_rows = min(cost.most_rows, fitted)
+        start = stop
+
+
+def halve_where_memory_runs_out(work: Callable[..., None], rows: tuple[Tensor, ...]) -> int:
+    """Do the work on all rows at once or in parts; the number of rows of the smallest part."""
+    count = len(rows[0])
+    with memory_error_noted(raises=count == 1) as ran_out:
+        work(*rows)
+    if not ran_out:
+        return count
+    halves = [tuple(part[half] for part in rows) for half in (slice(None, count // 2), slice(count // 2, None))]
+    return min(halve_where_memory_runs_out(work, half) for half in halves)
+
+
+@contextmanager
+def memory_error_noted(raises: bool) -> Iterator[list[str]]:
+    """Notes that memory ran out inside, or lets the error through; gone with the error is what its frames held."""
+    notes: list[str] = []
+    try:
+        yield notes
+    except Exception as problem:
+        if raises or not is_out_of_memory(problem):
+            raise
+        notes.append(str(problem))
+
+
+def is_out_of_memory(problem: Exception) -> bool:
+    """Python's error, CUDA's, and that of torch's CPU allocator, which is a plain RuntimeError."""
+    return isinstance(problem, (MemoryError, torch.cuda.OutOfMemoryError)) or (
+        isinstance(problem, RuntimeError) and "can't allocate memory" in str(problem)
+    )

@@ -1,0 +1,171 @@
+"""Memory: blocks keep to their budget, samples cost none, and where it runs out the work goes on in halves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heatproof.cases import Batch
+from heatproof.explainers import explainers
+from heatproof.explainers.memory import Footprint, halve_where_memory_runs_out, is_out_of_memory
+from heatproof.explainers.spec import make_explainer
+from heatproof.seeds import CaseRandom
+from reference.explainers import Net
+
+SAMPLED = [name for name, cls in explainers.items() if "memory" in cls.__dataclass_fields__]
+CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+
+
+class Narrow(nn.Module):
+    """A model that has room for so many rows only, and says so as torch's allocator does."""
+
+    def __init__(self, model: nn.Module, room: int) -> None:
+        super().__init__()
+        self.features, self.head = model.features, model.head
+        self.room = room
+        self.seen: list[int] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        maps = self.features(inputs)
+        self.seen.append(len(inputs))
+        if len(inputs) > self.room:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.")
+        logits: Tensor = self.head(maps)
+        return logits
+
+
+@pytest.mark.parametrize("name", [name for name in explainers if name not in ("attention_rollout", "randomised")])
+def test_work_goes_on_where_memory_runs_out(picture_net: Net, name: str) -> None:
+    """Reference: the relevance with room enough; a batch of seven in a model with room for three rows."""
+    small = {
+        "smoothgrad": {"samples": 9}, "vargrad": {"samples": 9}, "lime": {"samples": 9},
+        "kernel_shap": {"samples": 9, "segmenter": "blocks"},
+    }.get(name, {})  # fmt: skip
+    explainer = make_explainer(name, **small)
+    expected = explainer(picture_net.model, picture_net.batch, CaseRandom(0, name))
+    narrow = Narrow(picture_net.model, 3)
+    torch.testing.assert_close(explainer(narrow, picture_net.batch, CaseRandom(0, name)), expected, **CLOSE)
+    if narrow.seen:
+        assert max(narrow.seen) > 3  # it was tried
+
+
+def test_one_row_too_many_is_an_error(picture_net: Net) -> None:
+    """Nothing is left to halve; the error is torch's own."""
+    for name in ("gradient", "rise"):
+        with pytest.raises(RuntimeError, match="can't allocate memory"):
+            make_explainer(name)(Narrow(picture_net.model, 0), picture_net.batch, CaseRandom(0, name))
+
+
+def test_other_errors_are_not_taken_for_lack_of_memory() -> None:
+    def fail(_rows: Tensor) -> None:
+        raise RuntimeError("shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        halve_where_memory_runs_out(fail, (torch.arange(4),))
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(ValueError("can't allocate memory"))
+
+
+def test_later_blocks_remember_what_fitted(picture_net: Net) -> None:
+    """After the first failure no block is larger than what went through."""
+    narrow = Narrow(picture_net.model, 5)
+    make_explainer("rise", masks=100, rows=50)(narrow, picture_net.batch, CaseRandom(0, "rise"))
+    in_vain = [place for place, rows in enumerate(narrow.seen) if rows > 5]
+    assert narrow.seen[in_vain[0]] == 50
+    assert in_vain[-1] < 30  # the halves of the first block
+    assert len(narrow.seen) > 700 / 5
+
+
+@pytest.mark.parametrize("name", ["rise", "integrated_gradients"])
+def test_blocks_keep_to_the_budget(name: str) -> None:
+    """Rows times bytes per row is near the budget, in every block but the last."""
+    model = nn.Sequential(nn.Conv2d(1, 50, 3, padding=1), nn.ReLU(), nn.Conv2d(50, 4, 64), nn.Flatten())
+    batch = Batch(torch.randn(2, 1, 64, 64), torch.tensor([0, 1]), ("a", "b"))
+    seen: list[int] = []
+    model.register_forward_hook(lambda module, args, output: seen.append(len(output)))
+    options = {"masks": 100} if name == "rise" else {"steps": 100}
+    make_explainer(name, memory=50, **options)(model, batch, CaseRandom(0, name))
+    # Convolution and ReLU make 2 x 820 kB a row: both are kept for backward, one at a time otherwise.
+    row = 50 * 64 * 64 * 4
+    expected = 50e6 / (4 * row if name == "rise" else 6 * row)
+    assert 0.7 * expected < max(seen) < 1.4 * expected
+    assert len(set(seen[:-1])) == 1
+    seen.clear()
+    make_explainer(name, memory=5, **options)(model, batch, CaseRandom(0, name))
+    assert max(seen) < 5
+
+
+def test_footprint_counts_functions_and_modules_alike() -> None:
+    """Reference: the bytes of the tensors by hand; parameters do not count, they are there anyway."""
+    inputs, layer = torch.randn(3, 10, requires_grad=True), nn.Linear(10, 1000)
+    with Footprint() as footprint:
+        torch.tanh(layer(inputs))
+    assert sum(footprint.kept.values()) == 2 * 3 * 1000 * 4
+    assert footprint.largest == 2 * 3 * 1000 * 4
+    with Footprint() as footprint, torch.no_grad():
+        torch.tanh(layer(inputs))
+    assert not footprint.kept
+
+
+SAMPLES = {
+    "rise": "masks", "lime": "samples", "kernel_shap": "samples", "integrated_gradients": "steps",
+    "smoothgrad": "samples", "vargrad": "samples",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_peak_memory_does_not_grow_with_the_samples(name: str) -> None:
+    """A process's peak after 100 and after 3,000 samples of one picture; all noisy copies at once would be 570 MB."""
+    script = f"""
+        import resource, torch
+        from torch import nn
+        from heatproof.cases import Batch
+        from heatproof.explainers.spec import make_explainer
+        from heatproof.seeds import CaseRandom
+        torch.set_num_threads(1)
+        model = nn.Sequential(nn.Conv2d(3, 4, 8, stride=8), nn.ReLU(), nn.Flatten(), nn.Linear(1024, 4))
+        batch = Batch(torch.rand(1, 3, 128, 128), torch.tensor([0]), ("a",))
+        segmenter = {{"segmenter": "blocks"}} if {name!r} in ("lime", "kernel_shap") else {{}}
+        for samples in (100, 3000):
+            explainer = make_explainer({name!r}, {SAMPLES[name]}=samples, rows=32, **segmenter)
+            explainer(model, batch, CaseRandom(0, "a"))
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    """
+    few, many = map(int, subprocess.check_output([sys.executable, "-c", textwrap.dedent(script)], text=True).split())
+    assert many - few < 30e6
+
+
+def test_work_goes_on_where_the_system_has_no_more_memory() -> None:
+    """A process that may not have much more than it has: torch's allocator really fails, and the work goes on."""
+    script = """
+        import resource, torch
+        from torch import nn
+        from heatproof.cases import Batch
+        from heatproof.explainers.spec import make_explainer
+        from heatproof.seeds import CaseRandom
+        torch.set_num_threads(1)
+        layers = nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4)
+        model = nn.Sequential(*layers)
+        batch = Batch(torch.rand(8, 3, 512, 512), torch.arange(8) % 4, tuple("abcdefgh"))
+        gradient, rng = make_explainer("gradient"), CaseRandom(0, "a")
+        expected = torch.cat([gradient(model, batch[i : i + 1], rng) for i in range(8)])
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000, -1))
+        try:
+            model(batch.inputs)
+            raise SystemExit("there is room for all; this proves nothing")
+        except RuntimeError as problem:
+            assert "can't allocate memory" in str(problem), problem
+        torch.testing.assert_close(gradient(model, batch, rng), expected)
+        found = make_explainer("rise", masks=40, memory=100_000)(model, batch[:1], rng)
+        print("done", bool(found.isfinite().all()))
+    """
+    if not sys.platform.startswith("linux"):
+        pytest.skip("limits the address space as Linux does")
+    assert subprocess.check_output([sys.executable, "-c", textwrap.dedent(script)], text=True) == "done True\n"

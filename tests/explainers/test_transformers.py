@@ -1,0 +1,225 @@
+"""Vision transformers: class activation maps on tokens against the grad-cam library, attention against loops."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heatproof.cases import Batch
+from heatproof.errors import HeatproofError
+from heatproof.explainers import explainers
+from heatproof.explainers.attention import AttentionRollout
+from heatproof.explainers.attention_maps import attention_of
+from heatproof.explainers.cam import GradCam, LayerCam, ScoreCam, maps_and_gradient
+from heatproof.explainers.layers import spatial_activations
+from heatproof.explainers.spec import make_explainer
+from heatproof.seeds import CaseRandom
+from nets import VisionTransformer, cases, seeded
+from reference.explainers import stretch
+from reference.libraries import import_grad_cam
+
+RNG = CaseRandom(0, "test")
+CLOSE = {"rtol": 1e-9, "atol": 1e-11}
+BATCH = cases(17, 2, 9, 12)
+
+models = pytest.mark.parametrize(
+    "model",
+    [
+        seeded(None, 21, VisionTransformer(class_token, module))
+        for class_token in (False, True)
+        for module in (False, True)
+    ],
+    ids=["mean", "mean, module", "class token", "class token, module"],
+)
+
+
+def attention_weights(model: VisionTransformer, tokens: Tensor, block: int) -> np.ndarray:
+    """softmax(q k^T / sqrt(d)) of one case's tokens (T, D), head by head and query by query: (heads, T, T)."""
+    layer = model.blocks[block]
+    if layer.attn is not None:
+        weight, bias = layer.attn.in_proj_weight, layer.attn.in_proj_bias
+    else:
+        weight, bias = layer.qkv.weight, layer.qkv.bias
+    normed = layer.norm1(tokens).detach().numpy()
+    projected = normed @ weight.detach().numpy().T + bias.detach().numpy()
+    width = 8 // layer.heads
+    maps = np.zeros((layer.heads, len(tokens), len(tokens)))
+    for head in range(layer.heads):
+        query = projected[:, head * width : (head + 1) * width]
+        key = projected[:, 8 + head * width : 8 + (head + 1) * width]
+        for i in range(len(tokens)):
+            scores = np.array([np.dot(query[i], key[j]) / np.sqrt(width) for j in range(len(tokens))])
+            maps[head, i] = np.exp(scores) / np.exp(scores).sum()
+    return maps
+
+
+@models
+def test_attention_rollout_equals_the_loop(model: VisionTransformer) -> None:
+    """Reference: attention from the projections by hand, (A + I) / 2 multiplied block by block, then up-sampled."""
+    relevance = AttentionRollout()(model, BATCH, RNG)
+    assert relevance.shape == (7, 1, 9, 12)
+    for case in range(3):
+        tokens = model.patches(BATCH.inputs[case : case + 1]).flatten(2).transpose(1, 2)
+        if model.class_token is not None:
+            tokens = torch.cat([model.class_token, tokens], 1)
+        tokens = tokens + model.places
+        rolled = np.eye(tokens.shape[1])
+        for block in range(2):
+            attention = attention_weights(model, tokens[0], block).mean(0)
+            rolled = (attention + np.eye(len(attention))) / 2 @ rolled
+            tokens = model.blocks[block](tokens)
+        row = rolled.mean(0) if model.class_token is None else rolled[0, 1:]
+        expected = stretch(row.reshape(3, 4), (9, 12))
+        np.testing.assert_allclose(relevance[case, 0], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("mask", [None, "causal", "boolean", "added"])
+def test_attention_is_what_torch_applies(mask: str | None) -> None:
+    """Reference: torch's scaled_dot_product_attention of the identity matrix as values, which is the attention."""
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(2, 3, 5, 4, generator=generator, dtype=torch.float64) for _ in range(2))
+    options = {
+        None: {},
+        "causal": {"is_causal": True},
+        "boolean": {"attn_mask": torch.ones(5, 5, dtype=torch.bool).tril(1)},
+        "added": {"attn_mask": torch.randn(5, 5, generator=generator, dtype=torch.float64), "scale": 0.3},
+    }[mask]
+    identity = torch.eye(5, dtype=torch.float64).expand(2, 3, 5, 5)
+    expected = nn.functional.scaled_dot_product_attention(query, key, identity, **options)
+    torch.testing.assert_close(attention_of(query, key, **options), expected, **CLOSE)
+
+
+def test_a_softmax_written_out_is_seen_too() -> None:
+    """Reference: the same block with torch's function."""
+
+    class WrittenOut(VisionTransformer):
+        def tokens(self, inputs: Tensor) -> Tensor:
+            tokens = self.patches(inputs).flatten(2).transpose(1, 2) + self.places
+            for block in self.blocks:
+                query, key, value = block.qkv(block.norm1(tokens)).unflatten(2, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+                attention = (query @ key.transpose(2, 3) / 2).softmax(-1)
+                tokens = tokens + (attention @ value).transpose(1, 2).flatten(2)
+                tokens = tokens + block.mlp(block.norm2(tokens))
+            return self.norm(tokens)
+
+    model, other = seeded(None, 3, WrittenOut()), seeded(None, 3, VisionTransformer())
+    with torch.no_grad():
+        torch.testing.assert_close(model(BATCH.inputs), other(BATCH.inputs), **CLOSE)
+    found, expected = (AttentionRollout()(m, BATCH, RNG) for m in (model, other))
+    torch.testing.assert_close(found, expected, **CLOSE)
+
+
+@models
+@pytest.mark.parametrize("name", ["grad_cam", "grad_cam_pp", "xgrad_cam", "layer_cam"])
+def test_class_activation_maps_equal_the_grad_cam_library(model: VisionTransformer, name: str) -> None:
+    """Reference: pytorch-grad-cam with its recipe for transformers: the norm before the last attention, no class token.
+
+    Where the answer is the mean of all tokens, the last norm is the layer. Its maps are scaled to [0, 1] per case.
+    Large logits make its stabilisers (1e-6 beside squared gradients) negligible.
+    """
+    library = import_grad_cam()
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        model.answer.weight *= 1e4
+    kinds = {
+        "grad_cam": library.GradCAM, "xgrad_cam": library.XGradCAM, "layer_cam": library.LayerCAM,
+        "grad_cam_pp": library.GradCAMPlusPlus,
+    }  # fmt: skip
+    layer = model.norm if model.class_token is None else model.blocks[-1].norm1
+    further = 0 if model.class_token is None else 1
+
+    def reshape(tokens: Tensor) -> Tensor:
+        return tokens[:, further:].transpose(1, 2).reshape(len(tokens), 8, 3, 4)
+
+    with kinds[name](model=model, target_layers=[layer], reshape_transform=reshape) as cam:
+        targets = [library.utils.model_targets.ClassifierOutputTarget(int(t)) for t in BATCH.target]
+        expected = cam(input_tensor=BATCH.inputs.clone().requires_grad_(), targets=targets)
+    found = make_explainer(name)(model, BATCH, RNG)[:, 0].numpy()
+    assert scaled_like_the_library(found).any()
+    np.testing.assert_allclose(scaled_like_the_library(found), expected, rtol=1e-4, atol=1e-5)
+
+
+def scaled_like_the_library(maps: np.ndarray) -> np.ndarray:
+    low = maps.min((1, 2), keepdims=True)
+    return (maps - low) / (1e-7 + (maps - low).max((1, 2), keepdims=True))
+
+
+def test_the_layer_with_a_gradient_is_read() -> None:
+    """What the last block makes of the patches does not reach the class token's answer; a named layer is obeyed."""
+    model = seeded(None, 22, VisionTransformer(class_token=True))
+    maps, gradient = maps_and_gradient(model, BATCH, None, "logit")
+    named, _ = maps_and_gradient(model, BATCH, "blocks.1.norm1", "logit")
+    assert maps.shape == (7, 8, 3, 4)
+    assert gradient.any()
+    assert torch.equal(maps, named)
+    earlier = GradCam(layer="blocks.0")(model, BATCH, RNG)
+    assert not torch.equal(earlier, GradCam()(model, BATCH, RNG))
+    with pytest.raises(HeatproofError, match="does not lead to the model's output"):
+        GradCam(layer="norm")(model, BATCH, RNG)
+    assert torch.equal(ScoreCam()(model, BATCH, RNG), ScoreCam(layer="blocks.1.norm1")(model, BATCH, RNG))
+    assert LayerCam()(model, BATCH, RNG).any()
+
+
+@models
+def test_every_method_but_propagation_explains_a_transformer(model: VisionTransformer) -> None:
+    """Finite relevance that is not all zero; LRP says what it has no rule for."""
+    small = {
+        "lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "rise": {"masks": 20}, "smoothgrad": {"samples": 3},
+        "vargrad": {"samples": 3}, "integrated_gradients": {"steps": 3},
+    }  # fmt: skip
+    for name, cls in explainers.items():
+        explainer = cls(**small.get(name, {}))
+        if cls.family == "propagation":
+            with pytest.raises(HeatproofError, match=r"lrp has no rule for .*take a gradient or perturbation method"):
+                explainer(model, BATCH, RNG)
+        else:
+            assert explainer(model, BATCH, RNG).any(), name
+
+
+def test_a_network_without_attention_is_told_so() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(210, 4)).double()
+    with pytest.raises(HeatproofError, match="no attention was seen in this model"):
+        AttentionRollout()(model, BATCH, RNG)
+
+
+def test_tokens_that_are_no_grid_are_refused() -> None:
+    """A transformer over words of a convolution's channels: its tokens are not patches."""
+
+    class Sideways(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(2, 40, 3, stride=3)
+            self.block = nn.TransformerEncoderLayer(12, 2, 8, batch_first=True)
+            self.answer = nn.Linear(12, 4)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.answer(self.block(self.conv(inputs).flatten(2)).mean(1))
+
+    model = Sideways().double()
+    with pytest.raises(HeatproofError, match="cannot lay out 40 tokens: the patch embedding made a grid of 3 x 4"):
+        AttentionRollout()(model, BATCH, RNG)
+    assert not any(a.tokens for a in spatial_activations(model.eval(), BATCH)[1])
+
+
+def test_a_transformer_of_signals() -> None:
+    """One dimension: tokens have as many axes as maps, and are told apart all the same."""
+
+    class Signals(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.patches = nn.Conv1d(1, 8, 4, stride=4)
+            self.block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+            self.norm, self.answer = nn.LayerNorm(8), nn.Linear(8, 3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.answer(self.norm(self.block(self.patches(inputs).transpose(1, 2))).mean(1))
+
+    model = seeded(None, 5, Signals())
+    batch = Batch(torch.randn(2, 1, 40, dtype=torch.float64), torch.tensor([0, 2]), ("a", "b"))
+    maps, _ = maps_and_gradient(model, batch, None, "logit")
+    assert maps.shape == (2, 8, 10)
+    assert AttentionRollout()(model, batch, RNG).shape == (2, 1, 40)
