@@ -23,7 +23,7 @@ format: .venv/dev
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: .venv/dev  ## speed: the standard run, and our explainers over Captum's and zennit's
+bench: .venv/dev  ## speed: the standard run, and our explainers over Captum's, zennit's, grad-cam's and lime's
 	$(BIN)/python -m benchmarks
 
 clean:

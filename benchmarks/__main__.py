@@ -7,11 +7,13 @@ import sys
 
 import torch
 
-from benchmarks import captum_ratios, rise, standard_run, zennit_ratios
+from benchmarks import captum_ratios, grad_cam_ratios, lime_ratios, rise, standard_run, zennit_ratios
 
 EVERY = {
     "captum": captum_ratios.main,
     "zennit": zennit_ratios.main,
+    "grad-cam": grad_cam_ratios.main,
+    "lime": lime_ratios.main,
     "rise": rise.main,
     "standard-run": standard_run.main,
 }

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heatproof.api import dry_run, explain, load_run, run
+    from heatproof.api import dry_run, explain, load_run, run, show
     from heatproof.benchmarks.base import Benchmark, register_benchmark
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
@@ -36,6 +36,7 @@ __all__ = [
     "register_explainer",
     "register_metric",
     "run",
+    "show",
 ]
 
 _HOMES = {
@@ -55,6 +56,7 @@ _HOMES = {
     "register_explainer": "explainers.base",
     "register_metric": "metrics.base",
     "run": "api",
+    "show": "api",
 }
 
 

@@ -10,7 +10,7 @@ from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.cases import Batch
 from heatproof.engine.estimate import Estimate, estimate
 from heatproof.engine.local import run_units
-from heatproof.engine.plan import Unit, for_quantities, make_plan
+from heatproof.engine.plan import Unit, explained_quantity, for_quantities, make_plan
 from heatproof.engine.store import Store, default_folder
 from heatproof.engine.work import do_unit
 from heatproof.errors import HeatproofError, require_whole, unknown_name
@@ -22,6 +22,7 @@ from heatproof.results.finish import finish_run
 from heatproof.results.manifest import make_manifest
 from heatproof.results.run import Run
 from heatproof.seeds import CaseRandom
+from heatproof.workspace import write_whole
 
 AnyExplainer: TypeAlias = "str | Explainer | type[Explainer] | Callable[..., Any]"
 Target = Literal["probability", "logit", "log_probability", "both"]
@@ -109,6 +110,52 @@ def dry_run(
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
     made.rehearse(progress)
     return estimate(made, make_plan(made, chosen), batch_size)
+
+
+def show(
+    benchmark: str | Benchmark,
+    case: str,
+    *,
+    explainers: str | Iterable[AnyExplainer] | None = None,
+    preset: str = "standard",
+    target: Target = "logit",
+    out: Path | str = "case.svg",
+    seed: int = 0,
+    progress: Progress = silent,
+    **options: Any,
+) -> Path:
+    """Draw one case of a benchmark under many explainers: `show("svea", "test-0007", explainers=["lrp", "rise"])`."""
+    from heatproof.report.gallery import Case, gallery
+
+    made, chosen = prepare_run(benchmark, explainers, preset, target, 1, options)
+    made.prepare(progress)
+    one, model = find_case(made, case)
+    heatmaps = {}
+    for place, explainer in enumerate(chosen):
+        progress("explaining", place, len(chosen))
+        relevance = explainer(model, one, CaseRandom(seed, explainer.name or explainer.label))
+        quantity = explained_quantity(explainer) if target == "both" else ""
+        heatmaps[explainer.label + f", {quantity}" * bool(quantity)] = relevance[0].cpu().numpy()
+    progress("explaining", len(chosen), len(chosen))
+    truth = next((mask[0].cpu().numpy() for mask in one.masks.values()), None)
+    drawn = gallery(
+        Case(f"{made.name} {case}, class {int(one.target)} explained", one.inputs[0].cpu().numpy(), truth), heatmaps
+    )
+    path = Path(out)
+    write_whole(path, lambda temporary: temporary.write_text(drawn, encoding="utf-8"))
+    return path
+
+
+def find_case(benchmark: Benchmark, case: str) -> tuple[Batch, torch.nn.Module]:
+    """The batch of one case, and the model that it is explained on."""
+    first: list[str] = []
+    for chunk in benchmark.chunks():
+        batch = benchmark.load(chunk)
+        if case in batch.ids:
+            place = batch.ids.index(case)
+            return batch[place : place + 1], benchmark.model_for(chunk)
+        first += batch.ids[:1]
+    raise HeatproofError(f"{benchmark.name} has no case {case!r}; its cases are called like {', '.join(first[:3])}.")
 
 
 def load_run(folder: Path | str) -> Run:

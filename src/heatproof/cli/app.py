@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli import catalogue, report, run, train
+from heatproof.cli import catalogue, report, run, show, train
 
 app = typer.Typer(
     name="heatproof",
@@ -21,6 +21,7 @@ app.add_typer(run.app, name="run")
 app.add_typer(catalogue.app, name="list")
 app.add_typer(train.app, name="train")
 app.command("report")(report.report)
+app.command("show")(show.show)
 
 
 def show_version(wanted: bool) -> None:

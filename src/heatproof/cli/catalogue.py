@@ -10,20 +10,26 @@ import typer
 app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks, models.", no_args_is_help=True)
 
 
+FAMILIES = ("gradient", "cam", "propagation", "perturbation", "attention", "floor", "ceiling")
+
+
 @app.command()
 def explainers() -> None:
-    """Explainers by family, with parameters, model passes per case, and paper."""
+    """Explainers by family, with parameters, space dimensions, model passes per case, and paper."""
     from heatproof.explainers import explainers as registry
 
     rows: list[tuple[str, ...]] = []
-    for family in dict.fromkeys(cls.family for _, cls in registry.items()):
+    families = dict.fromkeys([*FAMILIES, *(cls.family for _, cls in registry.items())])
+    for family in families:
         rows.append((f"[bold]{family}[/bold]",))
         for name, cls in registry.items():
             if cls.family == family:
                 parameters = [f"{f.name}={f.default}" for f in fields(cls) if f.compare and f.name != "quantity"]
-                rows.append((f"  {name}", "\n".join(parameters), cls.cost, cls.paper))
-    show(("explainer", "parameters", "passes", "paper"), rows)
+                rows.append((f"  {name}", "\n".join(parameters), cls.dimensions, cls.cost, cls.paper))
+    show(("explainer", "parameters", "dimensions", "passes", "paper"), rows)
     typer.echo("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01.")
+    typer.echo("Any class of Captum, any composite of zennit: captum:ShapleyValueSampling, zennit:EpsilonPlusFlat.")
+    typer.echo("Methods that ask the model often take rows= (at most so many at once) and memory= (megabytes).")
     typer.echo("In a run, --target says which score of the model is explained;")
     typer.echo("in Python, heatproof.explain(..., quantity='probability') does.")
 

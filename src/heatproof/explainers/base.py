@@ -131,7 +131,7 @@ class ScoreExplainer(Explainer):
 class SampledExplainer(ScoreExplainer):
     """An explainer that asks the model about many variants of each case.
 
-    As many go through it at once as fit into `memory` megabytes, and at most `rows`: larger blocks are not faster.
+    As many go through it at once as fit into `memory` megabytes, and at most `rows`.
     """
 
     gradients: ClassVar[bool] = False

@@ -19,12 +19,14 @@ from heatproof.errors import HeatproofError, unknown_name
 FURTHER_TOKENS = 8
 """The most tokens beside the grid: class, distillation, registers."""
 
-SPATIAL = {f"torch.nn.modules.{room}" for room in ("conv", "pooling", "batchnorm", "instancenorm", "upsampling")}
-
-
-def is_spatial(module: nn.Module) -> bool:
-    """Whether it is of a kind that makes maps: convolution, pooling, batch norm."""
-    return any(kind.__module__ in SPATIAL for kind in type(module).__mro__)
+MAP_MAKERS = (
+    nn.modules.conv._ConvNd,
+    nn.modules.batchnorm._NormBase,
+    nn.modules.pooling._MaxPoolNd,
+    nn.modules.pooling._AvgPoolNd,
+    nn.modules.pooling._LPPoolNd,
+    nn.Upsample,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,7 @@ class Watch:
     def __call__(self, module: nn.Module, _args: Any, output: Any) -> Tensor | None:
         if not isinstance(output, Tensor) or not output.requires_grad or len(output) != len(self.inputs):
             return None
-        if is_spatial(module) or output.shape in self.shapes:
+        if isinstance(module, MAP_MAKERS) or output.shape in self.shapes:
             activation = self.as_maps(output)
         elif module is self.only:
             activation = self.as_tokens(output) or self.as_maps(output)

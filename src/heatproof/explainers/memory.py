@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,12 +20,16 @@ from torch.overrides import TorchFunctionMode
 from heatproof.cases import Batch
 
 MEGABYTE = 10**6
+CACHED = 64 * MEGABYTE
 
 
 @dataclass
 class RowCost:
     """What one row of some shape costs in a model, in bytes."""
 
+    quick: float
+    """Above this, larger blocks are not faster: on a CPU, what they make leaves the cache, and weights are read as
+    seldom as need be. Measured with networks of 14,000 to 57 million weights; the least time is flat about here."""
     inputs: int
     kept: int
     """What backward needs."""
@@ -36,7 +41,7 @@ class RowCost:
     def rows(self, megabytes: float, gradient: bool) -> int:
         """How many fit: a few copies of the inputs, a few tensors at work, and what backward needs."""
         row = 4 * self.inputs + 2 * self.largest + (self.kept if gradient else 0)
-        return max(1, min(int(megabytes * MEGABYTE / row), self.most_rows))
+        return max(1, min(int(min(megabytes * MEGABYTE, self.quick) / row), self.most_rows))
 
 
 _row_costs: WeakKeyDictionary[nn.Module, dict[object, RowCost]] = WeakKeyDictionary()
@@ -52,7 +57,9 @@ def row_cost(model: nn.Module, batch: Batch) -> RowCost:
         with torch.enable_grad(), Footprint() as footprint:
             # Not called as model(...): hooks, which may count passes, need not know.
             model.forward(row.inputs.detach().requires_grad_(), *row.context)
-        known[kind] = RowCost(size(row.inputs), sum(footprint.kept.values()), footprint.largest)
+        weights = sum(size(parameter) for parameter in model.parameters())
+        quick = max(CACHED, 4 * weights) if row.inputs.device.type == "cpu" else torch.inf
+        known[kind] = RowCost(quick, size(row.inputs), sum(footprint.kept.values()), footprint.largest)
     return known[kind]
 
 
@@ -91,14 +98,15 @@ def sweep(
     rows_of: Callable[[int, int], tuple[Tensor, ...]],
     work: Callable[..., None],
 ) -> None:
-    """Call `work(*rows_of(start, stop))` for blocks of `rows()` rows that cover 0 ... total, in order.
+    """Call `work(*rows_of(start, stop))` for even blocks of at most `rows()` rows that cover 0 ... total, in order.
 
     `work` must change nothing before all that needs memory is done: where memory runs out, it is called again with
     halves of its rows, and later blocks are no larger.
     """
     start = 0
     while start < total:
-        stop = min(start + rows(), total)
+        left = total - start
+        stop = start + ceil(left / ceil(left / rows()))
         fitted = halve_where_memory_runs_out(work, rows_of(start, stop))
         if fitted < stop - start:
             cost.most_rows = min(cost.most_rows, fitted)

@@ -17,21 +17,19 @@ LINEAR = {"conv1d", "conv2d", "conv3d", "batch_norm"}
 
 
 class PositiveBackward(torch.autograd.Function):
-    """ReLU whose backward drops negative signals; a guided one also drops what the forward pass did."""
+    """ReLU whose backward drops negative signals and nothing else."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, guided: bool) -> Tensor:
-        outputs = inputs.clamp(min=0)
-        ctx.guided = guided
-        ctx.save_for_backward(outputs)
-        return outputs
+    def forward(ctx: Any, inputs: Tensor) -> Tensor:
+        return inputs.clamp(min=0)
 
     @staticmethod
-    def backward(ctx: Any, signal: Tensor) -> Any:
-        (outputs,) = ctx.saved_tensors
-        signal = signal.clamp(min=0)
-        # Contiguous: backward of batch norm in evaluation mode is wrong for some other strides (torch 2.13, CPU).
-        return (torch.where(outputs > 0, signal, 0) if ctx.guided else signal).contiguous(), None
+    def backward(ctx: Any, signal: Tensor) -> Tensor:
+        return signal.clamp(min=0)
+
+
+def positive(signal: Tensor) -> Tensor:
+    return signal.clamp(min=0)
 
 
 class ReluBackward(TorchFunctionMode):
@@ -52,7 +50,11 @@ class ReluBackward(TorchFunctionMode):
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name in RELUS and self.overrides(args[0]):
-            return PositiveBackward.apply(args[0], self.guided)  # type: ignore[no-untyped-call]
+            if not self.guided:
+                return PositiveBackward.apply(args[0])  # type: ignore[no-untyped-call]
+            outputs = torch.relu(args[0])  # whose own backward drops what the forward pass did
+            outputs.register_hook(positive)
+            return outputs
         result = func(*args, **(kwargs or {}))
         if name in LINEAR:
             self.maps = result
