@@ -83,7 +83,7 @@ def test_later_blocks_remember_what_fitted(picture_net: Net) -> None:
 
 @pytest.mark.parametrize("name", ["rise", "integrated_gradients"])
 def test_blocks_keep_to_the_budget(name: str) -> None:
-    """Rows times bytes per row is near the budget, in every block but the last."""
+    """Rows times bytes per row is near the budget, in every block."""
     model = nn.Sequential(nn.Conv2d(1, 50, 3, padding=1), nn.ReLU(), nn.Conv2d(50, 4, 64), nn.Flatten())
     batch = Batch(torch.randn(2, 1, 64, 64), torch.tensor([0, 1]), ("a", "b"))
     seen: list[int] = []
@@ -94,7 +94,7 @@ def test_blocks_keep_to_the_budget(name: str) -> None:
     row = 50 * 64 * 64 * 4
     expected = 50e6 / (4 * row if name == "rise" else 6 * row)
     assert 0.7 * expected < max(seen) < 1.4 * expected
-    assert len(set(seen[:-1])) == 1
+    assert max(seen) - min(seen) <= 1
     seen.clear()
     make_explainer(name, memory=5, **options)(model, batch, CaseRandom(0, name))
     assert max(seen) < 5
