@@ -227,31 +227,33 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
 
     `freeze` switches gradients of parameters off meanwhile, which saves work where only those of inputs are needed.
     """
-    modules, parameters = list(model.modules()), list(model.parameters())
+    modules = list(model.modules())
+    parameters = [p for module in modules for p in module._parameters.values() if p is not None]
     training = [module for module in modules if module.training]
-    flags = [parameter.requires_grad for parameter in parameters]
-    gradients = [parameter.grad for parameter in parameters]
+    states = [(parameter, parameter.requires_grad, parameter.grad) for parameter in parameters]
     first_hook = torch.utils.hooks.RemovableHandle.next_id  # hooks of later numbers were left behind
+    norms = torch.nn.modules.batchnorm._BatchNorm
     try:
         for module in training:
             module.training = False
         for module in modules:
-            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            if isinstance(module, norms):
                 module.register_forward_hook(contiguous_gradient)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
+        for parameter, flag, gradient in states:
             if gradient is not None:
                 parameter.grad = None
-            if freeze and parameter.requires_grad:
+            if freeze and flag:
                 parameter.requires_grad = False
         yield
     finally:
         for module in training:
             module.training = True
         for module in modules:
-            for hooks in (getattr(module, name) for name in HOOKS):
-                for left in [number for number in hooks if number >= first_hook]:
-                    del hooks[left]
-        for parameter, flag, gradient in zip(parameters, flags, gradients, strict=True):
+            for name in HOOKS:
+                if hooks := module.__dict__[name]:
+                    for left in [number for number in hooks if number >= first_hook]:
+                        del hooks[left]
+        for parameter, flag, gradient in states:
             if parameter.requires_grad != flag:
                 parameter.requires_grad = flag
             if parameter.grad is not gradient:
