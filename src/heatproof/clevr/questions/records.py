@@ -1,0 +1,146 @@
+"""Questions as CLEVR-XAI and CLEVR write them, and the files they go to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from heatproof.clevr.questions.asking import Question
+from heatproof.clevr.questions.functions import FUNCTIONS, Call, Value
+from heatproof.clevr.questions.official import read_json
+from heatproof.clevr.questions.templates import Template
+from heatproof.clevr.questions.world import members
+from heatproof.errors import HeatproofError
+from heatproof.workspace import write_whole
+
+Form = Literal["clevr-xai", "clevr"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+SCENE_FILES = ("CLEVR_scenes.json", "CLEVR-XAI_scenes.json")
+"""Names of the scene file in a dataset folder: ours, the release's."""
+
+HEAD = 1 << 16
+"""Characters at the start of a question file within which its 'info' ends."""
+
+
+@dataclass(frozen=True)
+class SceneFile:
+    """The scenes of a file."""
+
+    path: Path
+    info: Mapping[str, Any]
+    scenes: Sequence[Mapping[str, Any]]
+    digest: str
+
+
+def read_scenes(path: Path) -> SceneFile:
+    """The scenes of a scene file, or of the dataset folder that holds one."""
+    if path.is_dir():
+        found = [path / name for name in SCENE_FILES if (path / name).is_file()]
+        if not found:
+            raise HeatproofError(f"{path} holds no {' or '.join(SCENE_FILES)}. Give a dataset folder or a scene file.")
+        path = found[0]
+    content = read_json(path)
+    scenes = content.get("scenes") if isinstance(content, dict) else None
+    if not isinstance(scenes, list) or not scenes:
+        raise HeatproofError(f"{path}: field 'scenes' must be a list of scenes. Is this a scene file?")
+    info = content.get("info")
+    # Of the scenes alone: the file's date changes whenever pictures are added.
+    digest = hashlib.blake2b(json.dumps(scenes).encode(), digest_size=8).hexdigest()
+    return SceneFile(path, info if isinstance(info, dict) else {}, scenes, digest)
+
+
+def record(question: Question, index: int, form: Form = "clevr-xai", family: int | None = None) -> dict[str, Any]:
+    """A question as JSON; `index` counts the questions of the file.
+
+    CLEVR-XAI keeps the output of every node, which its masks are made from, and numbers templates within their file.
+    CLEVR v1.0 says 'function' for 'type', has answers as words, and numbers all templates through (`family`).
+    """
+    scene, found = question.scene, question.found
+    filename = scene["image_filename"]
+    common = {
+        "split": scene.get("split", ""),
+        "image_filename": filename,
+        "image_index": scene["image_index"],
+        "question": question.text,
+        "question_index": index,
+    }
+    if form == "clevr":
+        program = [_node(call, "function") for call in found.program]
+        answer = in_words(found.answer)
+        return common | {"program": program, "answer": answer, "question_family_index": family}
+    return common | {
+        "image": Path(filename).stem,
+        "program": [
+            _node(call, "type") | {"_output": plain(call, output)}
+            for call, output in zip(found.program, found.outputs, strict=True)
+        ],
+        "answer": found.answer,
+        "template_filename": f"{question.template.family}.json",
+        "question_family_index": question.template.index,
+    }
+
+
+def _node(call: Call, key: str) -> dict[str, Any]:
+    return {key: call.function, "inputs": list(call.inputs), "value_inputs": list(call.values)}
+
+
+def plain(call: Call, output: Value) -> Value | list[int]:
+    """An output as files hold it: sets as lists of objects."""
+    return members(int(output)) if FUNCTIONS[call.function].output == "ObjectSet" else output
+
+
+def in_words(answer: Value) -> str:
+    """An answer as networks give it."""
+    if isinstance(answer, bool):
+        return "yes" if answer else "no"
+    return str(answer)
+
+
+def write_questions(
+    path: Path, questions: Iterable[Question], templates: Sequence[Template], info: Mapping[str, Any], form: Form
+) -> None:
+    """Write questions as they come, one per line, into a file that is there only when it is whole."""
+    families = {template.name: number for number, template in enumerate(templates)}
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(f'{{"info": {json.dumps(info)}, "questions": [')
+            for index, question in enumerate(questions):
+                line = json.dumps(record(question, index, form, families[question.template.name]))
+                file.write(f"{',' if index else ''}\n{line}")
+            file.write("\n]}\n")
+
+    write_whole(path, write)
+
+
+def is_there(path: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether the file exists and was made with these settings; an error if it was made with others."""
+    if not path.exists():
+        return False
+    made_with = _settings(path)
+    if made_with == settings:
+        return True
+    differing = [name for name in settings if made_with.get(name) != settings[name]]
+    what = ", ".join(f"{name} {made_with[name]!r}, not {settings[name]!r}" for name in differing if name in made_with)
+    raise HeatproofError(
+        f"{path} exists and was made with other settings ({what or 'unknown ones'}). "
+        "Nothing was written: choose another --out, or remove the file."
+    )
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """The settings in a question file of ours, from its first characters; empty if it is another's."""
+    start = '{"info": '
+    try:
+        with path.open(encoding="utf-8") as file:
+            head = file.read(HEAD)
+        info, _ = json.JSONDecoder().raw_decode(head.removeprefix(start))
+        settings = info.get("heatproof", {}) if head.startswith(start) else {}
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
