@@ -1,1 +1,1 @@
-"""Speed, measured: `make bench` or `python -m benchmarks [captum] [zennit] [grad-cam] [lime] [rise] [standard-run]`."""
+"""Speed, measured: `make bench`, or `python -m benchmarks NAME ...` with names of `benchmarks/__main__.py`."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import platform
 import sys
+from importlib import import_module
 
 import torch
 
-from benchmarks import captum_ratios, grad_cam_ratios, lime_ratios, rise, standard_run, zennit_ratios
-
 EVERY = {
-    "captum": captum_ratios.main,
-    "zennit": zennit_ratios.main,
-    "grad-cam": grad_cam_ratios.main,
-    "lime": lime_ratios.main,
-    "rise": rise.main,
-    "standard-run": standard_run.main,
+    "captum": "captum_ratios",
+    "zennit": "zennit_ratios",
+    "grad-cam": "grad_cam_ratios",
+    "lime": "lime_ratios",
+    "rise": "rise",
+    "standard-run": "standard_run",
+    "clevr-rendering": "clevr_rendering",
+    "clevr-questions": "clevr_questions",
+    "clevr-ground-truth": "clevr_ground_truth",
 }
 
 if __name__ == "__main__":
@@ -26,5 +28,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)  # one thread, so that CPU seconds are comparable
     print(f"{platform.machine()}, torch {torch.__version__}, one thread\n")
     for name in chosen:
-        EVERY[name]()
+        import_module(f"benchmarks.{EVERY[name]}").main()
         print()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli import catalogue, report, run, show, train
+from heatproof.cli import catalogue, clevr, report, run, show, train
 
 app = typer.Typer(
     name="heatproof",
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.add_typer(run.app, name="run")
 app.add_typer(catalogue.app, name="list")
 app.add_typer(train.app, name="train")
+app.add_typer(clevr.app, name="clevr")
 app.command("report")(report.report)
 app.command("show")(show.show)
 

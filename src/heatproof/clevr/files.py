@@ -1,0 +1,356 @@
+"""CLEVR data sets on disk: those made by Heatproof, CLEVR-XAI as released, and CLEVR v1.0.
+
+`open_dataset` finds out which it is, reads the scenes, and names every file that is missing or damaged. Questions,
+pictures and masks are read when asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from heatproof.clevr.layouts import Layout, find_layout
+from heatproof.clevr.mask_files import FOLDER, PackedMasks, ReleaseMasks, open_packed, release_name, release_source
+from heatproof.clevr.object_masks import read_flat_colours, read_ids, read_picture
+from heatproof.errors import HeatproofError, unknown_name
+from heatproof.lazy import np
+from heatproof.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Record: TypeAlias = dict[str, Any]
+"""A scene or question as in its JSON file."""
+
+SHOWN = 20
+"""How many problems an error message lists."""
+
+BLOCK = 1 << 20
+"""Bytes read at a time."""
+
+PNG_END = b"IEND\xaeB`\x82"
+
+
+class DatasetError(HeatproofError):
+    """Files that are missing or damaged; `problems` lists all of them, the message the first."""
+
+    def __init__(self, folder: Path, problems: Iterable[str]) -> None:
+        self.problems = tuple(problem.removeprefix(f"{folder}{os.sep}") for problem in problems)
+        lines = list(self.problems[:SHOWN])
+        if len(self.problems) > SHOWN:
+            lines.append(f"... and {len(self.problems) - SHOWN} more")
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__(f"{folder} is damaged or incomplete, {count}:\n  " + "\n  ".join(lines))
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A question with its scene; pictures and masks are read when asked for."""
+
+    record: Record
+    scene: Record | None
+    """None where the data set has none (the test questions of CLEVR v1.0)."""
+    dataset: Dataset = field(repr=False)
+    set: str
+
+    @property
+    def index(self) -> int:
+        return int(self.record["question_index"])
+
+    @property
+    def text(self) -> str:
+        return str(self.record["question"])
+
+    @property
+    def answer(self) -> bool | int | str | None:
+        """As in the file: CLEVR-XAI has booleans and numbers, CLEVR v1.0 words; None where it is not given."""
+        answer: bool | int | str | None = self.record.get("answer")
+        return answer
+
+    @property
+    def program(self) -> list[Record]:
+        """The nodes as in the file; empty where it is not given."""
+        return self.record.get("program") or []
+
+    def picture(self) -> NDArray[np.uint8]:
+        """The picture (H, W, 3)."""
+        return self.dataset.picture(self.record)
+
+    def mask(self, kind: str) -> NDArray[np.bool_]:
+        """The ground-truth mask (H, W) of this kind; all False if the question has none."""
+        mask: NDArray[np.bool_] = self.dataset.masks(self.set, kind).batch([self.index])[0]
+        return mask
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set of CLEVR's kind. `scenes` are by the picture's file name."""
+
+    folder: Path
+    layout: Layout
+    scenes: Mapping[str, Record]
+    _kept: dict[object, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The names of the question sets: `simple` and `complex`; in CLEVR v1.0 `train`, `val` and `test`."""
+        return tuple(self.layout.questions)
+
+    def questions(self, name: str) -> tuple[Question, ...]:
+        """The questions of one set, in the file's order; read at first use."""
+        if name not in self.layout.questions:
+            if not self.layout.questions:
+                raise HeatproofError(f"{self.folder} has no questions; make them with: heatproof clevr ask")
+            raise unknown_name(f"question set of {self.folder}", name, self.layout.questions)
+        if name not in self._kept:
+            self._kept[name] = read_questions(self, name)
+        questions: tuple[Question, ...] = self._kept[name]
+        return questions
+
+    @cached_property
+    def has_pictures(self) -> bool:
+        """False for scenes that were sampled without rendering."""
+        return any(True for _ in self.layout.images.rglob("*.png"))
+
+    def picture_path(self, record: Record) -> Path:
+        """Where the picture of this scene or question lies."""
+        return self.layout.picture(str(record.get("split", "")), str(record["image_filename"]))
+
+    def picture(self, record: Record) -> NDArray[np.uint8]:
+        """The picture (H, W, 3) of a scene or question."""
+        if not self.has_pictures:
+            raise HeatproofError(f"{self.folder} has scenes only, no pictures; render it without --scenes-only.")
+        return read_picture(self.picture_path(record), "RGB")[1]
+
+    @cached_property
+    def object_folder(self) -> Path | None:
+        """Where the object masks lie: id buffers if there are any, else flat-coloured masks."""
+        for name in ("objects", "masks"):
+            if any(True for _ in (self.folder / name).glob("*.png")):
+                return self.folder / name
+        return None
+
+    def object_ids(self, scene: Record) -> NDArray[np.uint8]:
+        """Which object each pixel (H, W) shows: 0 none, k `scene["objects"][k - 1]`."""
+        folder = self.require_object_folder()
+        read = read_ids if folder.name == "objects" else read_flat_colours
+        return read(folder / scene["image_filename"], scene["objects"])
+
+    def require_object_folder(self) -> Path:
+        """The folder of the object masks, or an error."""
+        if self.object_folder is None:
+            raise HeatproofError(
+                f"{self.folder} has no object masks (objects/*.png or masks/*.png); "
+                "heatproof clevr render makes them, CLEVR v1.0 comes without."
+            )
+        return self.object_folder
+
+    def masks(self, name: str, kind: str, folder: Path | None = None) -> PackedMasks | ReleaseMasks:
+        """The ground-truth masks of one kind: packed ones (in `folder`), else those of the release layout."""
+        key = (name, kind, folder)
+        if key not in self._kept:
+            place, released = folder or self.folder / FOLDER, (folder or self.folder) / release_name(name, kind)
+            if not (place / f"{name}_{kind}.json").exists() and released.is_dir():
+                index = [question.index for question in self.questions(name)]
+                opened: PackedMasks | ReleaseMasks = ReleaseMasks(released, np.asarray(index, dtype=np.int64))
+                source = release_source(released)
+            else:
+                opened = open_packed(place, name, kind)
+                source = opened.settings.source
+            if source not in (None, self.fingerprint(name)):
+                raise HeatproofError(
+                    f"the {kind} masks of {self.folder} were made for other {name} questions than those there now. "
+                    "Delete them and run again: heatproof clevr ground-truth DATASET"
+                )
+            self._kept[key] = opened
+        masks: PackedMasks | ReleaseMasks = self._kept[key]
+        return masks
+
+    def fingerprint(self, name: str) -> str:
+        """A hash of what this set's masks depend on: the questions and the objects of the scenes they are about.
+
+        Dates and other information about the files are left out, and so are scenes that came later.
+        """
+        key = ("fingerprint", name)
+        if key not in self._kept:
+            digest = hashlib.blake2b(digest_size=16)
+            for block in list_blocks(self.layout.questions[name], "questions"):
+                digest.update(block)
+            for picture in dict.fromkeys(question.record["image_filename"] for question in self.questions(name)):
+                objects = self.scenes[picture]["objects"] if picture in self.scenes else []
+                digest.update(repr((picture, [thing.get("mask_color") for thing in objects])).encode())
+            self._kept[key] = digest.hexdigest()
+        return str(self._kept[key])
+
+    def check(self, progress: Progress = silent) -> None:
+        """Read every file, and name all that are damaged."""
+        problems: list[str] = []
+        for name in self.sets:
+            try:
+                self.questions(name)
+            except DatasetError as found:
+                problems += found.problems
+        for done, scene in enumerate(self.scenes.values(), 1):
+            path = self.picture_path(scene)
+            if self.has_pictures and not ends_whole(path):
+                problems.append(f"{path.relative_to(self.folder)}: truncated")
+            if self.object_folder is not None:
+                try:
+                    self.object_ids(scene)
+                except HeatproofError as problem:
+                    problems.append(str(problem))
+            progress("checking", done, len(self.scenes))
+        if problems:
+            raise DatasetError(self.folder, problems)
+
+
+def open_dataset(path: str | Path, sets: Sequence[str] | None = None) -> Dataset:
+    """A data set made by Heatproof, CLEVR-XAI as released, or CLEVR v1.0; found out from its files.
+
+    Raises DatasetError with every file that is missing or visibly damaged. `sets` leaves out all other question sets
+    (and, in CLEVR v1.0, their scenes).
+    """
+    folder = Path(path)
+    layout = find_layout(folder, sets)
+    problems: list[str] = []
+    scenes: dict[str, Record] = {}
+    for file in layout.scenes:
+        for scene in read_records(folder, file, "scenes", SCENE_FIELDS, problems):
+            if scene["image_filename"] in scenes:
+                problems.append(f"{file.relative_to(folder)}: {scene['image_filename']} is there twice")
+            if not all_records(scene["objects"]):
+                problems.append(
+                    f"{file.relative_to(folder)}: the objects of {scene['image_filename']} are not JSON objects"
+                )
+            scenes[scene["image_filename"]] = scene
+    for file in layout.questions.values():
+        if not file.is_file():
+            problems.append(f"{file.relative_to(folder)}: missing")
+        elif not ends_like_json(file):
+            problems.append(f"{file.relative_to(folder)}: truncated JSON (its last character is not a bracket)")
+    dataset = Dataset(folder, layout, scenes)
+    problems += missing_pictures(dataset)
+    if problems:
+        raise DatasetError(folder, problems)
+    return dataset
+
+
+SCENE_FIELDS: Mapping[str, type] = {"image_filename": str, "objects": list}
+QUESTION_FIELDS: Mapping[str, type] = {"image_filename": str, "question_index": int, "question": str}
+
+
+def read_questions(dataset: Dataset, name: str) -> tuple[Question, ...]:
+    """The questions of one set, each with its scene."""
+    file = dataset.layout.questions[name]
+    shown = file.relative_to(dataset.folder)
+    problems: list[str] = []
+    questions: list[Question] = []
+    seen: set[int] = set()
+    for record in read_records(dataset.folder, file, "questions", QUESTION_FIELDS, problems):
+        index, picture = record["question_index"], record["image_filename"]
+        scene = dataset.scenes.get(picture)
+        if scene is None and dataset.layout.has_scenes(name):
+            problems.append(f"{shown}: question {index} is about {picture}, of which there is no scene")
+        if not all_records(record.get("program") or []):
+            problems.append(f"{shown}: the program of question {index} is no list of nodes")
+        if index in seen:
+            problems.append(f"{shown}: question_index {index} is there twice")
+        seen.add(index)
+        questions.append(Question(record, scene, dataset, name))
+    if not questions and not problems:
+        problems.append(f"{shown}: holds no question")
+    if problems:
+        raise DatasetError(dataset.folder, problems)
+    return tuple(questions)
+
+
+def read_records(
+    folder: Path, file: Path, key: str, fields: Mapping[str, type], problems: list[str]
+) -> Iterable[Record]:
+    """The list under `key` of a JSON file; what is wrong with the file or a record is added to `problems`."""
+    shown = file.relative_to(folder)
+    try:
+        content = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        problems.append(f"{shown}: missing")
+        return
+    except (OSError, ValueError) as problem:
+        problems.append(f"{shown}: truncated or damaged JSON ({problem})")
+        return
+    records = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(records, list):
+        problems.append(f"{shown}: holds no list {key!r}")
+        return
+    for place, record in enumerate(records):
+        if not isinstance(record, dict):
+            problems.append(f"{shown}: {key}[{place}] is not an object")
+            continue
+        wrong = [name for name, kind in fields.items() if not isinstance(record.get(name), kind)]
+        for name in wrong:
+            said = "is missing" if name not in record else f"is not of type {fields[name].__name__}"
+            problems.append(f"{shown}: {key}[{place}].{name} {said}")
+        if not wrong:
+            yield record
+
+
+def all_records(entries: object) -> bool:
+    """Whether this is a list of JSON objects."""
+    return isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+
+
+def missing_pictures(dataset: Dataset) -> list[str]:
+    """Pictures and object masks that scenes name and that are absent or empty."""
+    problems = []
+    wanted = [dataset.picture_path(scene) for scene in dataset.scenes.values()] if dataset.has_pictures else []
+    if dataset.object_folder is not None:
+        wanted += [dataset.object_folder / scene["image_filename"] for scene in dataset.scenes.values()]
+    sizes: dict[Path, dict[str, int]] = {}
+    for path in wanted:
+        if path.parent not in sizes:
+            sizes[path.parent] = list_sizes(path.parent)
+        size = sizes[path.parent].get(path.name)
+        if not size:
+            problems.append(f"{path.relative_to(dataset.folder)}: {'missing' if size is None else 'empty'}")
+    return problems
+
+
+def list_sizes(folder: Path) -> dict[str, int]:
+    """The size of each file in a folder, by name."""
+    if not folder.is_dir():
+        return {}
+    with os.scandir(folder) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+
+def list_blocks(path: Path, key: str) -> Iterator[bytes]:
+    """A JSON file from where the list under `key` begins, in blocks; all of it if that is not near the beginning."""
+    with path.open("rb") as file:
+        head = file.read(BLOCK)
+        found = re.search(rb'"%s"\s*:\s*\[' % key.encode(), head)
+        yield head[found.start() :] if found else head
+        while block := file.read(BLOCK):
+            yield block
+
+
+def tail(path: Path, length: int) -> bytes:
+    """The last bytes of a file."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - length))
+        return file.read()
+
+
+def ends_whole(path: Path) -> bool:
+    """Whether a PNG has its end."""
+    return PNG_END in tail(path, 64)
+
+
+def ends_like_json(path: Path) -> bool:
+    """Whether the last character closes a JSON object: cheap, and tells most interrupted downloads."""
+    return tail(path, 64).rstrip().endswith(b"}")

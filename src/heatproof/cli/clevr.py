@@ -1,0 +1,320 @@
+"""`heatproof clevr ...`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="CLEVR worlds: scenes, pictures, questions and true masks.", no_args_is_help=True)
+
+
+class Renderer(str, Enum):
+    tracer = "tracer"
+    blender = "blender"
+
+
+class QuestionSet(str, Enum):
+    simple = "simple"
+    complex = "complex"
+
+
+class QuestionFormat(str, Enum):
+    clevr_xai = "clevr-xai"
+    clevr = "clevr"
+
+
+class MaskLayout(str, Enum):
+    packed = "packed"
+    release = "release"
+
+
+@app.command()
+def render(
+    out: Annotated[Path, typer.Argument(help="Folder of the data set. One that is begun is gone on with.")],
+    num_images: Annotated[int, typer.Option(help="How many pictures the folder is to hold.")],
+    seed: Annotated[int, typer.Option(help="Seed of scenes and pictures.")] = 0,
+    size: Annotated[
+        str,
+        typer.Option(metavar="WxH", help="480x320 as CLEVR-XAI; any other size is the same view, squashed: 128x128."),
+    ] = "480x320",
+    renderer: Annotated[
+        Renderer, typer.Option(metavar="NAME", help="tracer (ours) or blender (needs the package bpy).")
+    ] = Renderer.tracer,
+    samples: Annotated[int, typer.Option(help="Light paths per pixel.")] = 64,
+    denoise: Annotated[
+        bool | None,
+        typer.Option("--denoise/--no-denoise", help="Default: denoised where pyoidn is installed.", show_default=False),
+    ] = None,
+    min_objects: Annotated[int, typer.Option(help="Least objects in a scene.")] = 3,
+    max_objects: Annotated[int, typer.Option(help="Most objects in a scene.")] = 10,
+    split: Annotated[str, typer.Option(help="Part of file names: CLEVR_SPLIT_000000.png.")] = "new",
+    jobs: Annotated[int | None, typer.Option(help="Processes. Default: one per core.")] = None,
+    scenes_only: Annotated[
+        bool, typer.Option("--scenes-only", help="Scenes, masks and ids, which questions need; no pictures.")
+    ] = False,
+    blender_assets: Annotated[
+        Path | None, typer.Option(help="Your own folder of CLEVR's original assets, for --renderer blender.")
+    ] = None,
+) -> None:
+    """Sample scenes and render them; a picture takes 1 to 3 seconds, 128x128 a third of a second.
+
+    Stopped, it goes on where it was when you type the same command again.
+
+    Examples:
+
+    heatproof clevr render data/mine --num-images 100
+
+    heatproof clevr render data/small --num-images 1000 --size 128x128 --seed 1
+
+    heatproof clevr render data/scenes --num-images 10000 --scenes-only
+    """
+    import time
+
+    from heatproof.clevr.ground_truth import parse_size
+    from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
+    from heatproof.clevr.scenes import SceneSettings
+    from heatproof.progress import bars
+
+    height, width = parse_size(size)
+    scenes = SceneSettings(seed, split, min_objects, max_objects, width, height)
+    pictures = None if scenes_only else PictureSettings(renderer.value, samples, denoise, blender_assets)
+    start = time.perf_counter()
+    try:
+        with bars() as progress:
+            made = render_dataset(out, num_images, scenes, pictures, jobs=jobs, progress=progress)
+    except KeyboardInterrupt:
+        again = shlex.join(["heatproof", *sys.argv[1:]])
+        typer.echo(f"\nStopped. What is made is kept in {out}; go on with:\n  {again}", err=True)
+        raise typer.Exit(130) from None
+    what = "scenes" if scenes_only else "pictures"
+    typer.echo(f"{out}: {made:,} {what} made in {time.perf_counter() - start:.1f} s, {num_images - made:,} were there.")
+
+
+@app.command()
+def ask(
+    scenes: Annotated[Path, typer.Argument(help="Scene file (CLEVR_scenes.json) or dataset folder.")],
+    question_set: Annotated[
+        QuestionSet, typer.Option("--set", metavar="NAME", help="simple: one value of one object. complex: CLEVR's 90.")
+    ] = QuestionSet.simple,
+    templates: Annotated[
+        Path | None, typer.Option(help="Folder of CLEVR's own templates, for their wordings. Default: our grammar.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
+    per_image: Annotated[int, typer.Option(min=1, help="Questions per scene, at most one per template.")] = 10,
+    format_: Annotated[
+        QuestionFormat,
+        typer.Option("--format", metavar="NAME", help="clevr-xai (with the output of every node) or clevr (v1.0)."),
+    ] = QuestionFormat.clevr_xai,
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: beside the scenes.")] = None,
+    show: Annotated[int, typer.Option(min=0, help="Print this many questions of every family.")] = 0,
+) -> None:
+    """Ask questions about scenes, with their programs and answers; 1,000 scenes take seconds.
+
+    Examples:
+
+    heatproof clevr ask data --set simple
+
+    heatproof clevr ask data/CLEVR_scenes.json --set complex --seed 1 --out questions.json
+
+    heatproof clevr ask data --set complex --templates question_generation --format clevr
+    """
+    from heatproof.clevr.questions.make import make_questions, show_samples, summary
+    from heatproof.progress import bars
+
+    with bars() as progress:
+        made = make_questions(
+            scenes,
+            question_set.value,
+            templates=templates,
+            seed=seed,
+            per_image=per_image,
+            form=format_.value,
+            out=out,
+            progress=progress,
+        )
+    for line in (*summary(made), *show_samples(made, show)):
+        typer.echo(line)
+
+
+@app.command("ground-truth")
+def ground_truth(
+    dataset: Annotated[Path, typer.Argument(help="The folder of a data set with questions.", metavar="DATASET")],
+    size: Annotated[
+        str, typer.Option(metavar="WxH", help="Size of the masks: that of the network's input.")
+    ] = "128x128",
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Of single_object, all_objects, unique, unique_first_nonempty, union. Default: all that apply.",
+        ),
+    ] = None,
+    layout: Annotated[
+        MaskLayout,
+        typer.Option(
+            metavar="NAME", help="packed: one file per kind. release: one .npy per question, as CLEVR-XAI has them."
+        ),
+    ] = MaskLayout.packed,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write. Default: DATASET/ground_truth; for release, DATASET.")
+    ] = None,
+) -> None:
+    """The true masks of all questions; about a second for 1,000 questions.
+
+    Examples:
+
+    heatproof clevr ground-truth worlds
+
+    heatproof clevr ground-truth worlds --kinds unique,union --size 224x224 --out worlds/ground_truth_224
+    """
+    from heatproof.clevr.files import open_dataset
+    from heatproof.clevr.ground_truth import make_masks, parse_size
+    from heatproof.progress import bars
+
+    shape = parse_size(size)
+    chosen = None if kinds is None else [kind.strip() for kind in kinds.split(",") if kind.strip()]
+    opened = open_dataset(dataset)
+    with bars() as progress:
+        paths = make_masks(opened, shape, chosen, layout.value, out, progress)
+    for (name, kind), path in paths.items():
+        masks = opened.masks(name, kind, out)
+        there = int(masks.available.sum())
+        typer.echo(f"{path}: {there:,} of {len(masks):,} {name} questions have a mask")
+
+
+@app.command()
+def stats(
+    dataset: Annotated[Path, typer.Argument(help="The folder of a data set.", metavar="DATASET")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Read every picture and mask too, and name those that are damaged.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """What a data set holds: scenes, questions, answers, and which masks there are.
+
+    Example: heatproof clevr stats worlds
+    """
+    import json
+
+    from heatproof.clevr.files import open_dataset
+    from heatproof.clevr.stats import describe
+    from heatproof.progress import bars
+
+    opened = open_dataset(dataset)
+    with bars() as progress:
+        if check:
+            opened.check(progress)
+        figures = describe(opened, progress)
+    if as_json:
+        typer.echo(json.dumps(figures, indent=2))
+    else:
+        show_stats(figures)
+
+
+@app.command()
+def show(
+    dataset: Annotated[Path, typer.Argument(help="The folder of a data set with questions.", metavar="DATASET")],
+    question: Annotated[int, typer.Argument(help="Its question_index.", metavar="QUESTION")],
+    name: Annotated[str, typer.Option("--set", metavar="NAME", help="simple or complex.")] = "simple",
+    size: Annotated[str, typer.Option(metavar="WxH", help="Size of the masks.")] = "128x128",
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: SET-QUESTION.png.")] = None,
+) -> None:
+    """Draw a question: its picture, and what each kind of mask leaves of it.
+
+    Example: heatproof clevr show worlds 12 --set complex
+    """
+    from heatproof.clevr.files import open_dataset
+    from heatproof.clevr.ground_truth import check_programs, parse_size
+    from heatproof.clevr.panels import panel
+    from heatproof.errors import HeatproofError
+    from heatproof.workspace import write_whole
+
+    opened = open_dataset(dataset)
+    found = next((entry for entry in opened.questions(name) if entry.index == question), None)
+    if found is None:
+        raise HeatproofError(f"{dataset} has no {name} question {question}; it has {len(opened.questions(name)):,}.")
+    check_programs(opened, [name])
+    picture = panel(found, parse_size(size))
+    path = out or Path(f"{name}-{question}.png")
+    write_whole(path, lambda temporary: picture.save(temporary, format="PNG"))
+    typer.echo(f"{path}: {found.text} {str(found.answer).lower()}")
+
+
+def show_stats(figures: Mapping[str, Any]) -> None:
+    """The figures as tables."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    pictures = "with pictures" if figures["pictures"] else "without pictures"
+    console.print(f"[bold]{figures['dataset']}[/bold] ({figures['layout']}): {figures['scenes']:,} scenes {pictures}")
+    console.print(f"objects per scene: {in_words(figures['objects_per_scene'])}", highlight=False)
+    for name, about in figures["sets"].items():
+        console.print(f"\n[bold]{about['questions']:,} {name} questions[/bold]", highlight=False)
+        for label, key in (("per scene", "per_scene"), ("words", "words"), ("program nodes", "program_nodes")):
+            if key in about:
+                console.print(f"{label}: {in_words(about[key])}", highlight=False)
+        if "ground_truth" in about:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+            table.add_column("ground truth", no_wrap=True)
+            for column in ("available", "share", "CLEVR-XAI", "objects", "pixels: mean", "median", "max", "> 1000"):
+                table.add_column(column, justify="right")
+            for kind, row in about["ground_truth"]["kinds"].items():
+                table.add_row(kind, *kind_cells(row))
+            console.print(table)
+            for line in nesting(about["ground_truth"]):
+                console.print(line, highlight=False)
+        for title, key in (("asks for", "types"), ("family", "families")):
+            if key in about:
+                table = Table(title, "questions", "share", box=box.SIMPLE_HEAD, pad_edge=False)
+                for what, row in about[key].items():
+                    table.add_row(what, f"{row['count']:,}", f"{row['share']:.1%}")
+                console.print(table)
+        for asked, said in about.get("answers", {}).items():
+            given = ", ".join(f"{answer} {row['share']:.1%}" for answer, row in said.items())
+            console.print(f"[bold]{asked}[/bold]: {given}", highlight=False)
+
+
+def in_words(spread: Mapping[str, Any]) -> str:
+    """Mean and range; how often each value occurs where there are few."""
+    if not spread:
+        return "none"
+    text = f"{spread['mean']:.4g} ({spread['min']} to {spread['max']})"
+    if spread.get("published"):
+        text += f", CLEVR-XAI {spread['published']:.4g}"
+    counts = spread["counts"]
+    return text + (
+        "; " + ", ".join(f"{value}: {count:,}" for value, count in counts.items()) if len(counts) < 12 else ""
+    )
+
+
+def kind_cells(row: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{row['available']:,}"
+    yield f"{row['share']:.2%}"
+    yield "" if row["published"] is None else f"{row['published']:.2%}"
+    yield f"{row['objects']['mean']:.2f}" if row["objects"] else ""
+    pixels = row["pixels"]
+    if not pixels:
+        yield from ("-", "-", "-", "-")
+    else:
+        yield from (
+            f"{pixels['mean']:.0f}",
+            f"{pixels['median']:.0f}",
+            f"{pixels['max']:,}",
+            f"{pixels['above_1000']:,}",
+        )
+
+
+def nesting(about: Mapping[str, Any]) -> Iterator[str]:
+    """Whether the kinds include each other as they must."""
+    yield f"questions whose kinds do not include each other: {about['not_nested']}"
+    if "union_without_first_nonempty" in about:
+        yield f"questions with only one of union and first-non-empty: {about['union_without_first_nonempty']}"
+        yield f"first-non-empty equals unique: {about['first_nonempty_equals_unique']:.1%}"
