@@ -262,13 +262,18 @@ def show_stats(figures: Mapping[str, Any]) -> None:
             if key in about:
                 console.print(f"{label}: {in_words(about[key])}", highlight=False)
         if "ground_truth" in about:
-            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-            table.add_column("ground truth", no_wrap=True)
-            for column in ("available", "share", "CLEVR-XAI", "objects", "pixels: mean", "median", "max", "> 1000"):
-                table.add_column(column, justify="right")
-            for kind, row in about["ground_truth"]["kinds"].items():
-                table.add_row(kind, *kind_cells(row))
-            console.print(table)
+            # Two tables, because one would not fit into 80 columns.
+            for columns, cells in (
+                (("available", "share", "CLEVR-XAI", "objects"), kind_cells),
+                (("pixels: mean", "median", "max", "> 1000"), pixel_cells),
+            ):
+                table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+                table.add_column("ground truth", no_wrap=True)
+                for column in columns:
+                    table.add_column(column, justify="right")
+                for kind, row in about["ground_truth"]["kinds"].items():
+                    table.add_row(kind, *cells(row))
+                console.print(table)
             for line in nesting(about["ground_truth"]):
                 console.print(line, highlight=False)
         for title, key in (("asks for", "types"), ("family", "families")):
@@ -300,6 +305,9 @@ def kind_cells(row: Mapping[str, Any]) -> Iterator[str]:
     yield f"{row['share']:.2%}"
     yield "" if row["published"] is None else f"{row['published']:.2%}"
     yield f"{row['objects']['mean']:.2f}" if row["objects"] else ""
+
+
+def pixel_cells(row: Mapping[str, Any]) -> Iterator[str]:
     pixels = row["pixels"]
     if not pixels:
         yield from ("-", "-", "-", "-")
