@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
     from heatproof.explainers.base import Explainer, SampledExplainer, ScoreExplainer, register_explainer
+    from heatproof.explainers.spec import make_explainer
     from heatproof.metrics.base import register_metric
     from heatproof.pooling import pool
     from heatproof.results.run import Run
@@ -31,6 +32,7 @@ __all__ = [
     "dry_run",
     "explain",
     "load_run",
+    "make_explainer",
     "pool",
     "register_benchmark",
     "register_explainer",
@@ -51,6 +53,7 @@ _HOMES = {
     "dry_run": "api",
     "explain": "api",
     "load_run": "api",
+    "make_explainer": "explainers.spec",
     "pool": "pooling",
     "register_benchmark": "benchmarks.base",
     "register_explainer": "explainers.base",

@@ -14,8 +14,11 @@ from torch.nn import functional
 
 import heatproof
 from heatproof.errors import HeatproofError
+from heatproof.explainers.propagation import Lrp
 from heatproof.models.image_classifiers import make_classifier
 from heatproof.models.relation_network import RelationNetwork, encode
+from heatproof.seeds import CaseRandom
+from reference.explainers import Net
 from reference.libraries import import_zennit
 
 CLASSES = 5
@@ -489,3 +492,13 @@ class Strange(nn.Module):
 def test_what_cannot_be_done_is_said(action, words):
     with pytest.raises(HeatproofError, match=words):
         action()
+
+
+@pytest.mark.parametrize(("name", "dense"), [("relation_network", "z_plus"), ("relation_network_gamma", "gamma_plus")])
+def test_composites_of_the_relation_network_are_what_they_say(nets: dict[str, Net], name: str, dense: str) -> None:
+    """Reference: the same rules named one by one, box at the input."""
+    net, rng = nets["question"], CaseRandom(0, "lrp")
+    named = Lrp(composite=name)(net.model, net.batch, rng)
+    spelt = Lrp(composite=dense, input_rule="box")(net.model, net.batch, rng)
+    torch.testing.assert_close(named, spelt, rtol=0, atol=0)
+    assert not torch.equal(named, Lrp(composite=dense)(net.model, net.batch, rng))
