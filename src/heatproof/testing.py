@@ -37,7 +37,8 @@ def check_explainer(
     with torch.no_grad():
         classes = model(inputs).shape[1]
     mask = torch.zeros(len(inputs), *inputs.shape[2:], dtype=torch.bool)
-    mask[(slice(None), *[slice(1, 3)] * (inputs.ndim - 2))] = True
+    inside = (slice(None), *[slice(1, 3)] * (inputs.ndim - 2))
+    mask[inside] = True
     ids = tuple(f"case-{i}" for i in range(len(inputs)))
     batch = Batch(inputs, torch.arange(len(inputs)) % classes, ids, masks={"truth": mask})
     broken = [promise for promise, kept in promises(made, model, batch) if not kept]

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from clevr_worlds import draw, edit_json, flat_picture, linear, mask_colours, write_clevr, write_world
 from heatproof.clevr import open_dataset
 from heatproof.clevr.files import DatasetError
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.clevr.mask_files import count_pixels, pack, unpack
 from heatproof.clevr.object_masks import decode_colours, read_flat_colours, read_ids, srgb_to_linear
 from heatproof.errors import HeatproofError
+from tiny_datasets import draw, edit_json, flat_picture, linear, mask_colours, write_clevr, write_world
 
 NAME = "CLEVR_new_000001.png"
 

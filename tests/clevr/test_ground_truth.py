@@ -13,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from clevr_worlds import (
+from heatproof.clevr import open_dataset
+from heatproof.clevr.ground_truth import KINDS, choose_kinds, make_masks, mask_of_question, parse_size, resize_objects
+from heatproof.clevr.mask_files import PackedMasks, ReleaseMasks, release_name
+from heatproof.errors import HeatproofError
+from reference import clevr_ground_truth as reference
+from tiny_datasets import (
     ask,
     draw,
     edit_json,
@@ -24,11 +29,6 @@ from clevr_worlds import (
     write_json,
     write_world,
 )
-from heatproof.clevr import open_dataset
-from heatproof.clevr.ground_truth import KINDS, choose_kinds, make_masks, mask_of_question, parse_size, resize_objects
-from heatproof.clevr.mask_files import PackedMasks, ReleaseMasks, release_name
-from heatproof.errors import HeatproofError
-from reference import clevr_ground_truth as reference
 
 
 def node(kind: str, inputs: list[int], output: object) -> dict[str, object]:

@@ -18,7 +18,7 @@ from heatproof.clevr.questions.make import summary
 from heatproof.clevr.questions.official import load_synonyms
 from heatproof.clevr.questions.records import is_there, read_scenes
 from heatproof.errors import HeatproofError
-from worlds import random_scenes, scene_of
+from question_scenes import random_scenes, scene_of
 
 INFO = {"split": "new", "version": "1.0", "date": "", "license": ""}
 

@@ -16,8 +16,8 @@ from heatproof.clevr.questions.grammar import QUESTION_SETS, templates
 from heatproof.clevr.questions.official import FOLDERS, load_synonyms, load_templates
 from heatproof.clevr.questions.wording import OPTIONAL, SYNONYMS, put_into_words
 from heatproof.clevr.questions.world import ATTRIBUTES, look_at
+from question_scenes import random_scenes
 from reference import clevr_programs
-from worlds import random_scenes
 
 EVERY = [template for question_set in QUESTION_SETS for template in templates(question_set)]
 VOCABULARY = set(

@@ -17,8 +17,8 @@ from heatproof.clevr.questions.grammar import templates
 from heatproof.clevr.questions.search import Options, OutOfBudgetError, Search
 from heatproof.clevr.questions.templates import Template
 from heatproof.clevr.questions.world import look_at
+from question_scenes import random_scenes, scene_of
 from reference import clevr_search
-from worlds import random_scenes, scene_of
 
 COMPLEX = {template.name: template for template in templates("complex")}
 SCENE = scene_of(

@@ -15,8 +15,8 @@ from heatproof.clevr.questions.grammar import templates
 from heatproof.clevr.questions.official import load_synonyms, load_templates
 from heatproof.clevr.questions.records import in_words, record
 from heatproof.clevr.questions.wording import SYNONYMS
+from question_scenes import random_scenes
 from reference import clevr_programs
-from worlds import random_scenes
 
 SCENES = 1000
 OBJECT_SETS = ("filter_", "relate", "intersect", "union", "same_")

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from clevr_worlds import edit_json, write_clevr, write_world
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.clevr.stats import describe, question_type
 from reference.clevr_ground_truth import chosen_objects
+from tiny_datasets import edit_json, write_clevr, write_world
 
 
 def test_counts_and_availability(tmp_path):

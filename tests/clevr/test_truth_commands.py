@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from clevr_worlds import write_world
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import mask_of_question
 from heatproof.clevr.panels import base_picture, under_mask
+from tiny_datasets import write_world
 
 
 def heatproof(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from clevr_worlds import write_world
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
+from tiny_datasets import write_world
 
 PAGE = Path(__file__).parents[2] / "docs" / "clevr-ground-truth.md"
 
