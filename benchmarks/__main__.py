@@ -18,6 +18,7 @@ EVERY = {
     "clevr-rendering": "clevr_rendering",
     "clevr-questions": "clevr_questions",
     "clevr-ground-truth": "clevr_ground_truth",
+    "clevr-xai-scores": "clevr_xai_scores",
 }
 
 if __name__ == "__main__":

@@ -70,17 +70,19 @@ def run(
     preset: str = "standard",
     out: Path | str | None = None,
     seed: int = 0,
-    target: Target = "both",
+    target: Target | None = None,
     resume: bool = True,
-    batch_size: int = 500,
+    batch_size: int | None = None,
     keep_heatmaps: bool = False,
     progress: Progress = silent,
     **options: Any,
 ) -> Run:
     """Run a benchmark and return its results: `run("svea", explainers=["rise", my_function])`.
 
-    `options` are those of the benchmark (for SVEA: limit, weights, model, model_seeds ...). What the output folder
-    holds already is not computed again. An explainer that fails costs its own scores only: see `Run.failures()`.
+    `options` are those of the benchmark (for SVEA: limit, weights, model, model_seeds ...). `target` is what is
+    explained; by default what the benchmark explains (SVEA: probability and logit, CLEVR-XAI: logit). What the output
+    folder holds already is not computed again. An explainer that fails costs its own scores only: see
+    `Run.failures()`.
     """
     require_whole("seed", seed, 0)
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
@@ -90,7 +92,7 @@ def run(
     store.open(make_manifest(made, chosen, seed), resume)
 
     def do(unit: Unit) -> None:
-        do_unit(made, unit, store, seed, batch_size, keep_heatmaps)
+        do_unit(made, unit, store, seed, batch_size or made.batch_size, keep_heatmaps)
 
     run_units(store.missing(make_plan(made, chosen)), do, progress)
     return finish_run(made, store, seed, progress)
@@ -101,15 +103,15 @@ def dry_run(
     *,
     explainers: str | Iterable[AnyExplainer] | None = None,
     preset: str = "standard",
-    target: Target = "both",
-    batch_size: int = 500,
+    target: Target | None = None,
+    batch_size: int | None = None,
     progress: Progress = silent,
     **options: Any,
 ) -> list[Estimate]:
     """What `run` with the same arguments would cost, explainer by explainer. Explains nothing and writes nothing."""
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
     made.rehearse(progress)
-    return estimate(made, make_plan(made, chosen), batch_size)
+    return estimate(made, make_plan(made, chosen), batch_size or made.batch_size)
 
 
 def show(
@@ -149,7 +151,7 @@ def show(
 def find_case(benchmark: Benchmark, case: str) -> tuple[Batch, torch.nn.Module]:
     """The batch of one case, and the model that it is explained on."""
     first: list[str] = []
-    for chunk in benchmark.chunks():
+    for chunk in benchmark.chunks_with([case]) or benchmark.chunks()[:1]:
         batch = benchmark.load(chunk)
         if case in batch.ids:
             place = batch.ids.index(case)
@@ -167,18 +169,21 @@ def prepare_run(
     benchmark: str | Benchmark,
     explainers: str | Iterable[AnyExplainer] | None,
     preset: str,
-    target: Target,
-    batch_size: int,
+    target: Target | None,
+    batch_size: int | None,
     options: Mapping[str, Any],
 ) -> tuple[Benchmark, list[Explainer]]:
     """Benchmark and explainers from a run's arguments; what is wrong with these is said before any work."""
-    if target not in get_args(Target):
+    if target is not None and target not in get_args(Target):
         raise unknown_name("target", str(target), get_args(Target))
-    require_whole("batch_size", batch_size, 1)
-    quantities: tuple[Quantity, ...] = ("probability", "logit") if target == "both" else (target,)
+    if batch_size is not None:
+        require_whole("batch_size", batch_size, 1)
     if isinstance(benchmark, str):
         benchmark = benchmarks[benchmark].from_preset(preset, **options)
     elif options:
         raise HeatproofError(f"{benchmark.name} is made already; give {', '.join(options)} where it is made.")
+    quantities: tuple[Quantity, ...] = ("probability", "logit")
+    if target != "both":
+        quantities = benchmark.quantities if target is None else (target,)
     specs = benchmark.default_explainers if explainers is None else explainers
     return benchmark, for_quantities(make_explainers(specs), quantities)

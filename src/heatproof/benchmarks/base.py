@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from heatproof.cases import Batch
@@ -15,6 +15,7 @@ from heatproof.registry import Registry
 
 if TYPE_CHECKING:
     from heatproof.engine.plan import Chunk
+    from heatproof.explainers.base import Explainer, Quantity
 
 benchmarks: Registry[type[Benchmark]] = Registry("benchmark")
 
@@ -38,12 +39,16 @@ class Benchmark(ABC):
     name: ClassVar[str] = ""
     title: ClassVar[str]
     paper: ClassVar[str]
-    dataset: ClassVar[str]
+    dataset: str
     metrics: ClassVar[tuple[str, ...]]
     """The metrics of the table, the one that ranks first."""
-    default_explainers: ClassVar[tuple[str, ...]]
+    default_explainers: tuple[str, ...]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Options by preset name."""
+    batch_size: ClassVar[int] = 500
+    """Cases explained at a time, unless a run says otherwise."""
+    quantities: ClassVar[tuple[Quantity, ...]] = ("probability", "logit")
+    """What is explained, unless a run says otherwise."""
 
     @classmethod
     def from_preset(cls, preset: str, **options: Any) -> Benchmark:
@@ -73,6 +78,10 @@ class Benchmark(ABC):
     def chunks(self) -> Sequence[Chunk]:
         """The cases, cut into fixed pieces."""
 
+    def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
+        """The chunks to look for these cases in; all of them, unless a benchmark knows better."""
+        return self.chunks()
+
     @abstractmethod
     def load(self, chunk: Chunk) -> Batch:
         """The cases of a chunk."""
@@ -80,6 +89,10 @@ class Benchmark(ABC):
     @abstractmethod
     def model_for(self, chunk: Chunk) -> torch.nn.Module:
         """The model that the cases of a chunk are explained on."""
+
+    def model_to_explain(self, chunk: Chunk, explainer: Explainer) -> torch.nn.Module:
+        """The same model in the form that suits this explainer best."""
+        return self.model_for(chunk)
 
     @abstractmethod
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
@@ -89,6 +102,14 @@ class Benchmark(ABC):
         """Further score rows that need the rows of a whole data set."""
         return scores.clear()
 
+    def subsets(self) -> Mapping[str, pl.Expr]:
+        """Parts of the cases that get lines of their own, each a condition on the score rows."""
+        return {}
+
+    def columns(self) -> Sequence[Mapping[str, str]]:
+        """What the table shows first: metric, ground truth and pooling of each column. Empty: its metrics."""
+        return ()
+
     def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
         """What a reader of the table should know, said with the run's own numbers."""
         return []
@@ -97,9 +118,13 @@ class Benchmark(ABC):
         """The cases whose heatmaps are kept for the page."""
         return frozenset()
 
+    def case_title(self, case: str) -> str:
+        """What to write over an example; empty for nothing."""
+        return ""
+
     @abstractmethod
     def reference(self) -> pl.DataFrame:
-        """The paper's table: explainer (by name), target, metric, reference."""
+        """The paper's table: explainer (by name), target, metric, reference; other axes if the number is for one."""
 
 
 def score_rows(

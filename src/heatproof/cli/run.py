@@ -32,14 +32,14 @@ class Target(str, Enum):
     both = "both"
 
 
+class Questions(str, Enum):
+    simple = "simple"
+    complex = "complex"
+
+
 class Window(str, Enum):
     clipped = "clipped"
     literal = "literal"
-
-
-@app.callback()
-def benchmarks() -> None:
-    """Keeps `svea` a sub-command while it is the only one."""
 
 
 @app.command()
@@ -117,6 +117,73 @@ def svea(
     else:
         how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
         run_and_show("svea", out or default_folder("svea", preset.value), shared | options | how)
+
+
+@app.command("clevr-xai")
+def clevr_xai(
+    dataset: Annotated[
+        Path, typer.Option(help="Folder with pictures, questions and masks: ours or CLEVR-XAI's release.")
+    ],
+    weights: Annotated[Path | None, typer.Option(help="The Relation Network's public checkpoint (.pth).")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Your own network, as a heatproof.models.vqa.Vqa: my_net.py:factory.")
+    ] = None,
+    questions: Annotated[
+        Questions, typer.Option(metavar="SET", help="simple: about one object. complex: CLEVR's own kinds.")
+    ] = Questions.simple,
+    preset: Annotated[
+        Preset, typer.Option(metavar="NAME", help="quick: 40 questions. standard: 400. paper: all of the data set.")
+    ] = Preset.standard,
+    explainers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST", help="Such as 'lrp:composite=gamma, smoothgrad:sigma=0.01'. Default: the poster's."
+        ),
+    ] = None,
+    pooling: Annotated[str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten.")] = None,
+    every_answer: Annotated[
+        bool, typer.Option("--every-answer", help="Explain wrongly answered questions too.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/clevr-xai-PRESET.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
+    limit: Annotated[int | None, typer.Option(help="Use the first so many questions only.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="Keep what the folder holds already, or compute it again.")
+    ] = True,
+    target: Annotated[
+        Target, typer.Option(metavar="SCORE", help="logit, probability, log_probability or both.")
+    ] = Target.logit,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Questions explained at a time; bounds memory, not results.", show_default=False)
+    ] = None,
+    keep_heatmaps: Annotated[
+        bool, typer.Option("--keep-heatmaps", help="Store every heatmap, not only the page's examples.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what the run would cost; run nothing.")] = False,
+) -> None:
+    """CLEVR-XAI: questions about pictures, with the objects that decide them.
+
+    Examples:
+
+    heatproof run clevr-xai --dataset data --weights original_fp_epoch_493.pth --preset quick
+
+    heatproof run clevr-xai --dataset data --model my_net.py:build --questions complex
+    """
+    options: dict[str, Any] = {
+        "dataset": str(dataset),
+        "weights": weights,
+        "model": model,
+        "questions": questions.value,
+        "limit": limit,
+        "correct_only": False if every_answer else None,
+        "poolings": None if pooling is None else [name.strip() for name in pooling.split(",") if name.strip()],
+    }
+    shared = {"explainers": explainers, "preset": preset.value, "target": target.value, "batch_size": batch_size}
+    if dry_run:
+        show_estimate("clevr-xai", shared | options)
+    else:
+        how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
+        run_and_show("clevr-xai", out or default_folder("clevr-xai", preset.value), shared | options | how)
 
 
 def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any]) -> None:

@@ -17,7 +17,8 @@ from heatproof.workspace import write_whole
 
 SUMMARY = "summary.parquet"
 LEADERBOARD = "leaderboard.csv"
-RESULTS = (SUMMARY, LEADERBOARD, "leaderboard.md", "report.html")
+STATISTICS = "statistics.csv"
+RESULTS = (SUMMARY, LEADERBOARD, STATISTICS, "leaderboard.md", "report.html")
 """What is made from the parts when a run ends."""
 
 

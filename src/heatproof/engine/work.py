@@ -36,7 +36,7 @@ def compute(
 ) -> tuple[pl.DataFrame, dict[str, np.ndarray[Any, Any]]]:
     """The score rows of a unit, and the heatmaps to keep."""
     batch = benchmark.load(unit.chunk)
-    model = benchmark.model_for(unit.chunk)
+    model = benchmark.model_to_explain(unit.chunk, unit.explainer)
     shown = replace(batch, inputs=batch.inputs.clone())  # an explainer that changes its inputs must not change scores
     rng = CaseRandom(seed, unit.explainer.name or unit.explainer.label)
     start = time.perf_counter()

@@ -43,8 +43,8 @@ class RelationNetwork(nn.Module):
 
     g's first layer need not see every pair, because W [x_i; x_j; q] = A x_i + B x_j + C q: `factorised` computes it so,
     from the weights of `g.linear1` and without calling that module. Values and gradients are the same, at a fraction of
-    the cost; but not for whatever hooks or replaces `g.linear1`, nor for LRP, whose rules tell one linear layer from a
-    sum of three. So it is off unless asked for.
+    the cost, and each different question of a batch is read once. But not for whatever hooks or replaces `g.linear1`,
+    nor for LRP, whose rules tell one linear layer from a sum of three. So it is off unless asked for.
     """
 
     coordinates: Tensor
@@ -80,15 +80,22 @@ class RelationNetwork(nn.Module):
 
     def forward(self, pictures: Tensor, question: Tensor) -> Tensor:
         objects = self.objects(pictures)
-        reading = self.lstm(self.embedding(question))[1][0][0]
         if self.factorised:
+            # Methods ask many times about the same question: each different one is read once.
+            different, place = question.unique(dim=0, return_inverse=True)
+            reading = self.read(different)[place]
             relations = self.g[1](self.mix(objects, reading))
             for layer in islice(self.g, 2, None):
                 relations = layer(relations)
         else:
-            relations = self.g(self.pairs(objects, reading))
+            relations = self.g(self.pairs(objects, self.read(question)))
         logits: Tensor = self.f(relations.sum((1, 2)))
         return logits
+
+    def read(self, question: Tensor) -> Tensor:
+        """The LSTM's last state (B, 128) after the question's words."""
+        reading: Tensor = self.lstm(self.embedding(question))[1][0][0]
+        return reading
 
     def objects(self, pictures: Tensor) -> Tensor:
         """The cells of the last convolution with their coordinates, (B, 64, 26)."""

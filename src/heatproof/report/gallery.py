@@ -111,3 +111,12 @@ def png(pixels: NDArray[Any]) -> str:
     file = BytesIO()
     Image.fromarray(np.rint(255 * pixels).astype("uint8")).save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def small(pixels: NDArray[Any]) -> str:
+    """The same, compressed with loss: for pages with many."""
+    from PIL import Image
+
+    file = BytesIO()
+    Image.fromarray(np.rint(255 * pixels).astype("uint8")).save(file, "WEBP", quality=75)
+    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from heatproof.lazy import pl
 from heatproof.metrics import metrics
 from heatproof.report.figures import dot_plot, signal
-from heatproof.results.tables import Board, Line, boards, failure_lines, heading, ranked
+from heatproof.report.gallery import overlay, picture, small
+from heatproof.results.tables import Board, Line, boards, failure_lines, grids, heading, ranked
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def write_report(run: Run) -> Path:
         plots=[(metrics[name], dot_plot(shown, name)) for name in names],
         tiles=tiles(shown),
         strip=example_strip(run, shown),
+        grids=grids(run),
+        pictures=picture_strip(run, shown),
         failures=failure_lines(run),
         style=static("report.css"),
         script=static("report.js"),
@@ -97,6 +100,8 @@ def example_strip(run: Run, shown: list[Board]) -> Strip | None:
         return None
     ids = kept["ids"].tolist()
     truth = next(array for name, array in kept.items() if name.startswith("mask."))
+    if kept["inputs"].ndim != 3:
+        return None
     regions = run.scores().filter(pl.col("case").is_in(ids) & (pl.col("metric") == "roe_start"))
     if regions.is_empty():
         return None
@@ -107,7 +112,7 @@ def example_strip(run: Run, shown: list[Board]) -> Strip | None:
     starts = {(row["explainer"], row["target"], row["case"]): row["value"] for row in regions.iter_rows(named=True)}
     folders = {(entry["explainer"], entry["target"]): entry["folder"] for entry in run.manifest["explainers"]}
 
-    def picture(line: Line, heat: dict[str, Any], i: int) -> Markup:
+    def drawing(line: Line, heat: dict[str, Any], i: int) -> Markup:
         start = starts.get((line.explainer, line.target, ids[i]))
         relevance = heat[ids[i]].sum(0) if ids[i] in heat else None
         return signal(kept["inputs"][i, 0], relevance, truth[i], None if start is None else (int(start), length))
@@ -116,10 +121,37 @@ def example_strip(run: Run, shown: list[Board]) -> Strip | None:
     for line in every_line(shown):
         if (line.explainer, line.target) in folders:
             heat = run.store.heatmaps(folders[line.explainer, line.target], regions["model"][0])
-            rows.append((line, [picture(line, heat, i) for i in order]))
+            rows.append((line, [drawing(line, heat, i) for i in order]))
     return Strip(
         model=regions["model"][0],
         targets=[board.target for board in shown if board.target],
         heads=[(facts[ids[i]]["label"], facts[ids[i]]["predicted"]) for i in order],
         rows=rows,
     )
+
+
+@dataclass(frozen=True)
+class PictureStrip:
+    """Example pictures under every explainer: a column per case, a row per explainer, each an image address."""
+
+    heads: list[str]
+    inputs: list[str]
+    rows: list[tuple[Line, list[str]]]
+
+
+def picture_strip(run: Run, shown: list[Board]) -> PictureStrip | None:
+    """The kept pictures with their heatmaps, in the order of the table; None where a run has none."""
+    kept = run.store.examples()
+    if not kept or kept["inputs"].ndim != 4:
+        return None
+    ids = kept["ids"].tolist()
+    folders = {(entry["explainer"], entry["target"]): entry["folder"] for entry in run.manifest["explainers"]}
+    model = run.leaderboard()["model"][0]
+    rows = []
+    for line in every_line(shown):
+        if (line.explainer, line.target) in folders:
+            heat = run.store.heatmaps(folders[line.explainer, line.target], model)
+            drawn = [small(overlay(kept["inputs"][i], heat[c].sum(0))) if c in heat else "" for i, c in enumerate(ids)]
+            rows.append((line, drawn))
+    heads = kept["titles"].tolist() if "titles" in kept else ids
+    return PictureStrip(heads, [small(picture(entry)) for entry in kept["inputs"]], rows)

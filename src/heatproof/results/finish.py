@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heatproof.benchmarks.base import Benchmark
-from heatproof.engine.store import LEADERBOARD, SUMMARY, Store
+from heatproof.engine.store import LEADERBOARD, STATISTICS, SUMMARY, Store
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl, torch
 from heatproof.progress import Progress
-from heatproof.results.leaderboard import leaderboard
+from heatproof.results.leaderboard import AXES, COLUMNS, FURTHER, leaderboard
 from heatproof.results.run import Run
 from heatproof.results.tables import markdown
 from heatproof.workspace import write_whole
@@ -36,8 +36,10 @@ def finish_run(benchmark: Benchmark, store: Store, seed: int, progress: Progress
         metrics=benchmark.metrics,
         reference=labelled(benchmark.reference(), run.manifest["explainers"]),
         seed=seed,
+        subsets=benchmark.subsets(),
     )
-    write_whole(store.folder / LEADERBOARD, table.write_csv)
+    write_whole(store.folder / LEADERBOARD, table.select(*COLUMNS).write_csv)
+    write_whole(store.folder / STATISTICS, table.select(*AXES, "n", *FURTHER).write_csv)
     run.manifest["notes"] = benchmark.notes(scores, table)
     store.write_json(store.manifest_path, run.manifest)
     text = markdown(run)
@@ -56,18 +58,18 @@ def labelled(reference: pl.DataFrame, explainers: Sequence[Mapping[str, Any]]) -
     taken = {entry["explainer"] for entry in own}
     names |= {name: name for name in reference["explainer"].unique() if name not in taken | set(names.values())}
     labels = pl.DataFrame({"label": list(names), "explainer": list(names.values())})
-    return reference.join(labels, on="explainer").select(
-        pl.col("label").alias("explainer"), "target", "metric", "reference"
-    )
+    return reference.join(labels, on="explainer").drop("explainer").rename({"label": "explainer"})
 
 
 def write_examples(benchmark: Benchmark, store: Store) -> None:
     """Keep the inputs and masks of the page's examples beside their heatmaps."""
     wanted = benchmark.examples()
+    if not wanted:
+        return
     ids: list[str] = []
     inputs: list[torch.Tensor] = []
     masks: dict[str, list[torch.Tensor]] = {}
-    for chunk in benchmark.chunks():
+    for chunk in benchmark.chunks_with(wanted):
         batch = benchmark.load(chunk)
         for i, case in enumerate(batch.ids):
             if case in wanted and case not in ids:
@@ -77,5 +79,7 @@ def write_examples(benchmark: Benchmark, store: Store) -> None:
                     masks.setdefault(name, []).append(mask[i])
     if ids:
         arrays = {"ids": np.asarray(ids), "inputs": torch.stack(inputs).numpy()}
+        titles = [benchmark.case_title(case) for case in ids]
+        arrays |= {"titles": np.asarray(titles)} if any(titles) else {}
         arrays |= {f"mask.{name}": torch.stack(found).numpy() for name, found in masks.items()}
         store.write_examples(arrays)

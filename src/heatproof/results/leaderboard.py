@@ -1,8 +1,8 @@
-"""The leaderboard: one line per model, target, explainer, metric, ground truth, pooling and subset."""
+"""The leaderboard: one line per model, target, explainer, metric, ground truth, pooling and subset of the cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +17,65 @@ COLUMNS = (
 NUMBERS = COLUMNS[COLUMNS.index("mean") :]
 KEY = ("model", "target", "explainer")
 VARIANT = ("metric", "ground_truth", "pooling")
+AXES = (*KEY, *VARIANT, "subset")
+FURTHER = ("least", "percentile_20", "percentile_80", "most", "reference_std", "reference_median")
+"""Columns of statistics.csv behind the axes: what the leaderboard has no room for."""
 
 
 def leaderboard(
-    scores: pl.DataFrame, *, benchmark: str, dataset: str, metrics: Sequence[str], reference: pl.DataFrame, seed: int
+    scores: pl.DataFrame,
+    *,
+    benchmark: str,
+    dataset: str,
+    metrics: Sequence[str],
+    reference: pl.DataFrame,
+    seed: int,
+    subsets: Mapping[str, pl.Expr] | None = None,
 ) -> pl.DataFrame:
     """Means, spreads and intervals of score rows, with the paper's number and the cost of explaining.
 
     `std` is the population's over cases. Where there are several models, further lines sum them up: `model` says how
     many, `n` is their number, `std` the spread (ddof 1) of their means, and the interval resamples cases and models.
+    A subset is a condition on the rows. All of a variant's subsets see the same resampled cases. The frame has the
+    columns of the leaderboard and those of the further statistics.
     """
     lines: list[dict[str, Any]] = []
     models = scores["model"].n_unique()
     measured = scores.filter(pl.col("metric").is_in(list(metrics)))
     for variant, group in sorted(measured.group_by(*VARIANT), key=lambda item: variant_order(item[0], metrics)):
-        wide = group.pivot(on=list(KEY), index="case", values="value", aggregate_function="first").sort("case")
         keys = group.select(*KEY).unique(maintain_order=True).rows()
-        # Pivoted columns come in the order of first appearance, as the keys do.
-        values = wide.drop("case").to_numpy().astype(np.float64)
-        means = bootstrap_means(values, seed)
+        chosen = {"all": values_by_key(group, None)}
+        for name, condition in (subsets or {}).items():
+            values = values_by_key(group, condition)
+            if not np.isnan(values).all():
+                chosen[name] = values
+        means = np.split(bootstrap_means(np.hstack(list(chosen.values())), seed), len(chosen), axis=1)
         named = dict(zip(VARIANT, (str(part) for part in variant), strict=True))
-        lines += [line | named for line in case_lines(keys, values, means)]
-        lines += [line | named for line in model_lines(keys, values, means, seed, models)] if models > 1 else []
+        for (subset, values), resampled in zip(chosen.items(), means, strict=True):
+            within = named | {"subset": subset}
+            lines += [line | within for line in case_lines(keys, values, resampled)]
+            lines += [line | within for line in model_lines(keys, values, resampled, seed, models)] * (models > 1)
     table = pl.DataFrame(lines, infer_schema_length=None).with_columns(
-        benchmark=pl.lit(benchmark), dataset=pl.lit(dataset), subset=pl.lit("all")
+        benchmark=pl.lit(benchmark), dataset=pl.lit(dataset)
     )
     table = table.join(costs(scores), on=["target", "explainer"], how="left", maintain_order="left")
-    table = table.join(reference, on=["explainer", "target", "metric"], how="left", maintain_order="left")
-    return table.select(*COLUMNS)
+    published = [name for name in ("explainer", "target", *VARIANT, "subset") if name in reference.columns]
+    table = table.join(reference, on=published, how="left", maintain_order="left")
+    for name in FURTHER:
+        if name not in table.columns:
+            table = table.with_columns(pl.lit(None, dtype=pl.Float64).alias(name))
+    return table.select(*COLUMNS, *FURTHER)
+
+
+def values_by_key(group: pl.DataFrame, condition: pl.Expr | None) -> np.ndarray[Any, Any]:
+    """Scores (cases, keys) of one variant; undefined for cases outside the subset.
+
+    Cases come in the order of their names, keys in that of their first appearance.
+    """
+    if condition is not None:
+        group = group.with_columns(value=pl.when(condition).then(pl.col("value")))
+    wide = group.pivot(on=list(KEY), index="case", values="value", aggregate_function="first").sort("case")
+    return wide.drop("case").to_numpy().astype(np.float64)
 
 
 def variant_order(variant: Sequence[Any], metrics: Sequence[str]) -> tuple[int, str, str]:
@@ -59,7 +90,8 @@ def case_lines(
     low, high = interval(means)
     for column, key in enumerate(keys):
         defined = values[:, column][~np.isnan(values[:, column])]
-        yield dict(zip(KEY, key, strict=True)) | statistics(defined, 0, float(low[column]), float(high[column]))
+        line = statistics(defined, 0, float(low[column]), float(high[column]))
+        yield dict(zip(KEY, key, strict=True)) | line | spread(defined)
 
 
 def model_lines(
@@ -92,6 +124,19 @@ def statistics(defined: np.ndarray[Any, Any], ddof: int, low: float, high: float
         "median": float(np.median(defined)),
         "ci_low": low,
         "ci_high": high,
+    }
+
+
+def spread(defined: np.ndarray[Any, Any]) -> dict[str, float | None]:
+    """The further statistics over cases."""
+    if not len(defined):
+        return dict.fromkeys(("least", "percentile_20", "percentile_80", "most"))
+    low, high = np.percentile(defined, [20, 80])
+    return {
+        "least": float(defined.min()),
+        "percentile_20": float(low),
+        "percentile_80": float(high),
+        "most": float(defined.max()),
     }
 
 

@@ -31,6 +31,7 @@ def make_manifest(benchmark: Benchmark, explainers: Sequence[Explainer], seed: i
         "paper": benchmark.paper,
         "dataset": benchmark.dataset,
         "metrics": list(benchmark.metrics),
+        "columns": [dict(column) for column in benchmark.columns()],
         "configuration": configuration | benchmark.configuration(),
         "explainers": [describe(explainer) for explainer in explainers],
         "versions": {"python": platform.python_version()} | {name: version(name) for name in ("torch", "scikit-learn")},

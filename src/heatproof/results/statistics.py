@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from heatproof.lazy import np
@@ -11,15 +12,23 @@ if TYPE_CHECKING:
 
 RESAMPLES = 2000
 LEVEL = 0.95
+DRAWN_AT_ONCE = 10**7
 
 
 def case_weights(cases: int, seed: int, resamples: int = RESAMPLES) -> NDArray[np.float64]:
     """How often each case is drawn (resamples, cases) when `cases` are drawn with replacement."""
+    return np.concatenate(list(weight_blocks(cases, seed, resamples)))
+
+
+def weight_blocks(cases: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64]]:
+    """The rows of `case_weights`, a few at a time, so that memory does not grow with the cases."""
     rng = np.random.default_rng([seed, cases])
-    drawn = rng.integers(0, cases, size=(resamples, cases))
-    offset = np.arange(resamples)[:, None] * cases
-    counts = np.bincount((drawn + offset).ravel(), minlength=resamples * cases)
-    return counts.reshape(resamples, cases).astype(np.float64)
+    step = max(1, DRAWN_AT_ONCE // max(1, cases))
+    for first in range(0, resamples, step):
+        rows = min(step, resamples - first)
+        drawn = rng.integers(0, cases, size=(rows, cases))
+        counts = np.bincount((drawn + np.arange(rows)[:, None] * cases).ravel(), minlength=rows * cases)
+        yield counts.reshape(rows, cases).astype(np.float64)
 
 
 def bootstrap_means(values: NDArray[np.float64], seed: int, resamples: int = RESAMPLES) -> NDArray[np.float64]:
@@ -27,11 +36,12 @@ def bootstrap_means(values: NDArray[np.float64], seed: int, resamples: int = RES
 
     All columns see the same resamples, so that differences between them can be judged too.
     """
-    weights = case_weights(len(values), seed, resamples)
     defined = ~np.isnan(values)
+    filled, counted = np.where(defined, values, 0.0), defined.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        means: NDArray[np.float64] = (weights @ np.where(defined, values, 0.0)) / (weights @ defined.astype(np.float64))
-    return means
+        return np.concatenate(
+            [(weights @ filled) / (weights @ counted) for weights in weight_blocks(len(values), seed, resamples)]
+        )
 
 
 def interval(means: NDArray[np.float64], level: float = LEVEL) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -98,8 +98,7 @@ def boards(run: Run) -> list[Board]:
     models = table["model"].unique(maintain_order=True).to_list()
     summed = [model for model in models if model.startswith("mean of ")]
     model = summed[0] if summed else models[0]
-    pooling = next(iter(run.manifest["configuration"].get("poolings", [""])))
-    shown = table.filter((pl.col("model") == model) & pl.col("pooling").is_in(["", pooling]))
+    shown = table.filter((pl.col("model") == model) & (pl.col("subset") == "all") & first_shown(run))
     names = tuple(metric for metric in run.manifest["metrics"] if metric in shown["metric"])
     families = {entry["explainer"]: entry["family"] for entry in run.manifest["explainers"]}
     lines = [
@@ -119,6 +118,60 @@ def boards(run: Run) -> list[Board]:
         )
         for target in (targets or [""])
     ]
+
+
+def first_shown(run: Run) -> pl.Expr:
+    """Which lines of the leaderboard the boards show: the run's own choice, or the first of its poolings."""
+    columns = run.manifest.get("columns")
+    if columns:
+        return pl.any_horizontal(
+            pl.all_horizontal(*[pl.col(axis) == value for axis, value in column.items()]) for column in columns
+        )
+    pooling = next(iter(run.manifest["configuration"].get("poolings", [""])))
+    return pl.col("pooling").is_in(["", pooling])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The means of one metric along one more axis: a row per explainer, a column per value of the axis."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+GRID_AXES = {"pooling": "by pooling", "ground_truth": "by ground truth", "subset": "by part of the questions"}
+
+
+def grids(run: Run) -> list[Grid]:
+    """For each column that the boards show, the tables along the axes that have more than one value."""
+    found = []
+    table = run.leaderboard()
+    for column in run.manifest.get("columns") or ():
+        here = {**column, "subset": "all"}
+        for axis, words in GRID_AXES.items():
+            fixed = [pl.col(name) == value for name, value in here.items() if name != axis]
+            lines = table.filter(pl.all_horizontal(fixed))
+            heads = tuple(lines[axis].unique(maintain_order=True).to_list())
+            if len(heads) < 2:
+                continue
+            rows = [
+                (str(explainer), tuple(mean_text(group, axis, head) for head in heads))
+                for (explainer,), group in lines.group_by("explainer", maintain_order=True)
+            ]
+            kept = ", ".join(here[name] for name in GRID_AXES if name != axis and here[name] not in ("", "all"))
+            found.append(Grid(f"{metrics[column['metric']].title} {words} ({kept})", heads, tuple(rows)))
+    return found
+
+
+def mean_text(group: pl.DataFrame, axis: str, value: str) -> str:
+    """The mean in percent, with the paper's number behind it where there is one."""
+    rows = group.filter((pl.col(axis) == value) & pl.col("mean").is_not_null())
+    if rows.is_empty():
+        return "–"
+    row = rows.row(0, named=True)
+    published = "" if row["reference"] is None else f" ({100 * row['reference']:.0f})"
+    return f"{100 * row['mean']:.1f}{published}"
 
 
 def read_line(explainer: str, target: str, family: str, group: pl.DataFrame) -> Line:
@@ -171,6 +224,12 @@ def markdown(run: Run) -> str:
             name = "`" + line.explainer.replace("|", "\\|").replace("`", "'") + "`"
             rows.append([f"*{name}*" if line.is_baseline else name, *board.texts(line)])
         parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
+    for grid in grids(run):
+        parts.append(f"## {grid.title}\n")
+        parts.append("Percent, means; the published number in brackets.\n")
+        lines = [["explainer", *grid.heads], ["---", *["---:"] * len(grid.heads)]]
+        lines += [["`" + name.replace("|", "\\|") + "`", *cells] for name, cells in grid.rows]
+        parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n")
     failed = failure_lines(run)
     if failed:
         parts.append("## Not computed\n")

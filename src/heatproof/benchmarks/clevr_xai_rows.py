@@ -1,0 +1,155 @@
+"""What CLEVR-XAI knows of a question and makes of its scores: facts, score rows, parts of the questions; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from heatproof.clevr.files import Dataset, Question
+from heatproof.clevr.ground_truth import KINDS
+from heatproof.errors import HeatproofError
+from heatproof.lazy import np, pl
+from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+METRICS = ("mass_accuracy", "rank_accuracy")
+SHOWN_POOLINGS = {"mass_accuracy": "pos_l2_norm_sq", "rank_accuracy": "max_norm"}
+"""What the tables show first; the first is the reading of the poster that fits it best."""
+CONFIDENT, LARGE = 0.99999, 1000
+"""The poster's two parts of the questions: predicted probability and pixels of the mask above these."""
+ATTRIBUTES = ("color", "material", "shape", "size")
+OBJECTS = range(3, 11)
+
+
+def answer_word(answer: object) -> str:
+    """The answer as networks say it: yes and no, numbers as digits."""
+    if isinstance(answer, bool):
+        return "yes" if answer else "no"
+    return str(answer).lower()
+
+
+def question_type(question: Question) -> str:
+    """What is asked for: count, exist, query, equal (an attribute of two objects) or compare (two numbers)."""
+    last = str(question.program[-1].get("type", "")) if question.program else ""
+    if last.startswith("query_"):
+        return "query"
+    if last in ("equal_integer", "less_than", "greater_than"):
+        return "compare"
+    return "equal" if last.startswith("equal_") else last
+
+
+def attribute(question: Question) -> str:
+    """The attribute that a query or a comparison of attributes is about; empty for other questions."""
+    last = str(question.program[-1].get("type", "")) if question.program else ""
+    word = last.rpartition("_")[2]
+    return word if word in ATTRIBUTES else ""
+
+
+def question_facts(questions: Sequence[Question]) -> dict[str, list[Any]]:
+    """Plain columns about questions, without those that a network's answer decides."""
+    return {
+        "question_index": [question.index for question in questions],
+        "question": [question.text for question in questions],
+        "question_type": [question_type(question) for question in questions],
+        "attribute": [attribute(question) for question in questions],
+        "answer": [answer_word(question.answer) for question in questions],
+        "objects": [len(question.scene["objects"]) if question.scene else 0 for question in questions],
+    }
+
+
+def ground_truths(dataset: Dataset, name: str, size: tuple[int, int]) -> list[str]:
+    """The kinds of masks that the data set has for these questions, once they are seen to have the right size."""
+    if name not in KINDS:
+        raise HeatproofError(f"CLEVR-XAI asks simple or complex questions, not {name!r}; choose with --questions.")
+    found = []
+    for kind in KINDS[name]:
+        try:
+            masks = dataset.masks(name, kind)
+        except HeatproofError:
+            if kind == next(iter(KINDS[name])):
+                raise
+            continue  # CLEVR-XAI may be downloaded without some of its kinds
+        there = np.flatnonzero(masks.available)
+        if not len(there):
+            raise HeatproofError(f"no {name} question of {dataset.folder} has a {kind} mask.")
+        shape = masks.batch([int(masks.question_index[there[0]])]).shape[1:]
+        if shape != size:
+            raise HeatproofError(
+                f"the {kind} masks of {dataset.folder} are {shape[1]}x{shape[0]}, the heatmaps {size[1]}x{size[0]}."
+                f" Make masks of that size: heatproof clevr ground-truth {dataset.folder} --size {size[1]}x{size[0]}"
+                " (move the folder ground_truth away before)."
+            )
+        found.append(kind)
+    return found
+
+
+def score_table(
+    ids: Sequence[str],
+    facts: Mapping[str, Sequence[Any]],
+    relevance: NDArray[Any],
+    masks: Mapping[str, NDArray[np.bool_]],
+    poolings: Sequence[str],
+    problems: Sequence[str] | None = None,
+) -> pl.DataFrame:
+    """Mass and rank accuracy as rows, with the facts of each question, its mask's size and why a score is undefined.
+
+    `problems` says per case what was wrong with a heatmap that could not be used; empty for good ones.
+    """
+    scores = score_heatmaps(relevance, masks, poolings)
+    known = pl.DataFrame({"case": list(ids), **{name: list(column) for name, column in facts.items()}})
+    frames = []
+    for m, kind in enumerate(scores.ground_truths):
+        sizes = masks[kind].reshape(len(ids), -1).sum(1)
+        for p, pooling in enumerate(scores.poolings):
+            reasons = [REASONS[code] for code in scores.state[p, m]]
+            if problems is not None:
+                reasons = [problem or reason for problem, reason in zip(problems, reasons, strict=True)]
+            for metric, values in zip(METRICS, (scores.mass, scores.rank), strict=True):
+                frames.append(
+                    known.with_columns(
+                        metric=pl.lit(metric),
+                        ground_truth=pl.lit(kind),
+                        pooling=pl.lit(pooling),
+                        value=pl.Series(values[p, m]),
+                        mask_size=pl.Series(sizes),
+                        undefined=pl.Series(reasons),
+                    )
+                )
+    # polars tells NaN, a number, from null, no number; scores that are undefined are NaN throughout
+    return pl.concat(frames)
+
+
+def parts_of_questions(name: str, probabilities: bool) -> dict[str, pl.Expr]:
+    """The parts that get lines of their own, as conditions on score rows."""
+    parts: dict[str, pl.Expr] = {}
+    if probabilities:
+        parts[f"probability>{CONFIDENT}"] = pl.col("probability") > CONFIDENT
+    parts[f"mask>{LARGE}"] = pl.col("mask_size") > LARGE
+    if name == "complex":
+        parts |= {
+            f"type:{kind}": pl.col("question_type") == kind for kind in ("count", "exist", "query", "equal", "compare")
+        }
+    parts |= {f"attribute:{word}": pl.col("attribute") == word for word in ATTRIBUTES}
+    parts |= {f"objects:{count}": pl.col("objects") == count for count in OBJECTS}
+    return parts
+
+
+def shown_columns(kind: str, poolings: Sequence[str]) -> list[dict[str, str]]:
+    """The columns of the table: each metric with its pooling (the run's first, if that is left out)."""
+    return [
+        {
+            "metric": metric,
+            "ground_truth": kind,
+            "pooling": SHOWN_POOLINGS[metric] if SHOWN_POOLINGS[metric] in poolings else poolings[0],
+        }
+        for metric in METRICS
+    ]
+
+
+def poster() -> pl.DataFrame:
+    """The poster's table: mass accuracy on simple questions. It does not name its pooling; see docs/clevr-xai.md."""
+    with resources.files("heatproof.results").joinpath("references/clevr_xai.csv").open("rb") as file:
+        return pl.read_csv(file)

@@ -1,0 +1,52 @@
+"""`heatproof evaluate ...`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heatproof.cli.run import Questions
+
+
+def evaluate(
+    heatmaps: Annotated[
+        Path,
+        typer.Argument(help="Folder of QUESTION_INDEX.npy, a .npz, or a .zarr or .h5 group.", metavar="HEATMAPS"),
+    ],
+    dataset: Annotated[Path, typer.Option(help="Folder of the data set with questions and masks.")],
+    questions: Annotated[Questions, typer.Option(metavar="SET", help="simple or complex.")] = Questions.simple,
+    pooling: Annotated[str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten.")] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(help="Answers as JSON; only heatmaps of right ones are scored.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What the tables call them. Default: the file's name.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/evaluate-HEATMAPS.")] = None,
+) -> None:
+    """Score heatmaps made elsewhere, in any framework, against a CLEVR-XAI data set.
+
+    Examples:
+
+    heatproof evaluate heatmaps/ --dataset data --predictions answers.json
+
+    heatproof evaluate maps.npz --dataset data --questions complex --pooling l2_norm_sq,max_norm
+    """
+    from heatproof.cli.run import show_run
+    from heatproof.evaluate import evaluate as score
+    from heatproof.progress import bars
+
+    with bars() as progress:
+        run = score(
+            heatmaps,
+            dataset=dataset,
+            questions=questions.value,
+            poolings=None if pooling is None else [word.strip() for word in pooling.split(",") if word.strip()],
+            predictions=predictions,
+            name=name,
+            out=out,
+            progress=progress,
+        )
+    for note in run.manifest["notes"]:
+        typer.echo(note)
+    show_run(run)

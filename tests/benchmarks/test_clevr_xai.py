@@ -1,0 +1,219 @@
+"""CLEVR-XAI on a small made-up world: what enters, what is scored, which lines there are."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+import torch
+from torch import nn
+
+import heatproof
+from heatproof.benchmarks import clevr_xai_rows as rows
+from heatproof.benchmarks.clevr_xai import ClevrXai
+from heatproof.clevr import open_dataset
+from heatproof.clevr.ground_truth import make_masks
+from heatproof.errors import HeatproofError
+from heatproof.models.relation_network import RelationNetwork
+from heatproof.models.vqa import Vqa
+from tiny_datasets import write_world
+
+ANSWERS = ("red", "cube", "sphere", "metal", "rubber", "small", "large")
+
+
+class Net(nn.Module):
+    """A small network with a question that shifts its answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.features = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2, padding=1), nn.ReLU())
+        self.head = nn.Linear(6, len(ANSWERS))
+
+    def forward(self, pictures: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        shift = 5 * nn.functional.one_hot(tokens[:, 0] % len(ANSWERS), len(ANSWERS))
+        logits: torch.Tensor = self.head(self.features(pictures).mean((2, 3))) + shift
+        return logits
+
+
+def network() -> Vqa:
+    """Its answers follow from the letters of the question alone, so that a few happen to be right."""
+    return Vqa("net", Net().eval(), lambda text: torch.tensor([[sum(map(ord, text))]]), ANSWERS, size=32)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = write_world(tmp_path_factory.mktemp("world") / "world", scenes=6, per_image=6)
+    make_masks(open_dataset(folder), (32, 32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(world, tmp_path_factory) -> heatproof.Run:
+    explainers = ["gradient", "grad_cam", "random", "oracle:mask=single_object"]
+    made = ClevrXai(dataset=str(world), model=network(), correct_only=False)
+    return heatproof.run(made, explainers=explainers, out=tmp_path_factory.mktemp("run") / "r")
+
+
+def test_every_pooling_ground_truth_and_metric_is_scored(run):
+    table = run.leaderboard().filter(pl.col("subset") == "all")
+    assert table["pooling"].n_unique() == 10
+    assert set(table["ground_truth"]) == {"single_object", "all_objects"}
+    assert set(table["metric"]) == {"mass_accuracy", "rank_accuracy"}
+    assert len(table) == 4 * 10 * 2 * 2
+    assert set(table["target"]) == {"logit", ""}
+
+
+def test_the_oracle_scores_one_and_noise_the_share_of_the_mask(run):
+    """Theory: the true mask scores 1; uniform noise the mask's share, on average."""
+    scores = run.scores().filter((pl.col("ground_truth") == "single_object") & (pl.col("pooling") == "sum_pos"))
+    oracle = scores.filter(pl.col("explainer").str.starts_with("oracle"))
+    assert oracle["value"].to_list() == pytest.approx([1.0] * len(oracle))
+    random = scores.filter((pl.col("explainer") == "random") & (pl.col("metric") == "mass_accuracy"))
+    assert random["value"].mean() == pytest.approx(random["mask_size"].mean() / 32**2, abs=0.01)
+
+
+def test_parts_are_what_their_names_say(run):
+    """Reference: the rows filtered by hand."""
+    scores = run.scores().filter(
+        (pl.col("explainer") == "gradient")
+        & (pl.col("metric") == "mass_accuracy")
+        & (pl.col("ground_truth") == "all_objects")
+        & (pl.col("pooling") == "l2_norm")
+    )
+    lines = run.leaderboard().filter(
+        (pl.col("explainer") == "gradient")
+        & (pl.col("metric") == "mass_accuracy")
+        & (pl.col("ground_truth") == "all_objects")
+        & (pl.col("pooling") == "l2_norm")
+    )
+    seen = 0
+    for name, column in (("attribute", "attribute"), ("objects", "objects")):
+        for (value,), group in scores.group_by(column):
+            line = lines.filter(pl.col("subset") == f"{name}:{value}")
+            if len(line):
+                seen += 1
+                assert line["mean"][0] == pytest.approx(group["value"].mean())
+                assert line["n"][0] == len(group)
+                assert line["ci_low"][0] <= line["mean"][0] <= line["ci_high"][0]
+    assert seen >= 5
+
+
+def test_further_statistics_equal_numpys(run):
+    """Reference: polars' linear quantiles of the same rows."""
+    further = pl.read_csv(run.folder / "statistics.csv")
+    chosen = {
+        "explainer": "gradient",
+        "metric": "rank_accuracy",
+        "ground_truth": "single_object",
+        "pooling": "max_norm",
+    }
+    condition = pl.all_horizontal(*[pl.col(name) == value for name, value in chosen.items()])
+    values = run.scores().filter(condition)["value"]
+    line = further.filter(condition & (pl.col("subset") == "all")).row(0, named=True)
+    assert line["percentile_20"] == pytest.approx(values.quantile(0.2, "linear"))
+    assert line["percentile_80"] == pytest.approx(values.quantile(0.8, "linear"))
+
+
+def test_the_page_has_the_pictures_and_the_tables(run):
+    page = (run.folder / "report.html").read_text(encoding="utf-8")
+    assert page.count("data:image/webp") == 6 * (1 + 4)
+    assert "Mass accuracy by pooling" in page
+    assert "by pooling (single_object)" in (run.folder / "leaderboard.md").read_text(encoding="utf-8")
+
+
+def test_only_correct_answers_enter(world):
+    """Reference: the network asked question by question."""
+    every = ClevrXai(dataset=str(world), model=network(), correct_only=False)
+    every.prepare()
+    right = ClevrXai(dataset=str(world), model=network())
+    right.prepare()
+    made = network()
+    expected = []
+    for question in open_dataset(world).questions("simple"):
+        from heatproof.benchmarks.clevr_xai import pictures
+
+        with torch.no_grad():
+            logits = made.module(pictures([question], 32), made.encode(question.text))
+        if ANSWERS[int(logits.argmax())] == rows.answer_word(question.answer):
+            expected.append(question.index)
+    found = [index for chunk in right.chunks() for index in right.load(chunk).facts["question_index"]]
+    assert 0 < len(expected) < len(every.asked)
+    assert found == expected
+    assert all(right.load(right.chunks()[0]).facts["correct"])
+
+
+def test_a_heatmap_of_zeros_is_undefined_not_zero(world):
+    """Grad-CAM maps can be zero everywhere: NaN with the reason, never 0."""
+    made = ClevrXai(dataset=str(world), model=network(), correct_only=False)
+    made.prepare()
+    batch = made.load(made.chunks()[0])
+    scored = made.score(batch, torch.zeros(len(batch), 1, 32, 32), made.network.module)
+    assert scored["value"].is_nan().all()
+    assert "the heatmap is zero everywhere" in set(scored["undefined"])
+
+
+def test_the_fast_form_equals_the_plain_network_and_reads_each_question_once():
+    """Reference: the plain network, values and gradients to 1e-5; calls of the LSTM counted."""
+    torch.manual_seed(0)
+    plain, fast = RelationNetwork().eval(), RelationNetwork(factorised=True).eval()
+    fast.load_state_dict(plain.state_dict())
+    pictures, question = torch.rand(3, 3, 128, 128), torch.randint(0, 80, (2, 45))[[0, 1, 0]]
+    read: list[int] = []
+    fast.lstm.register_forward_hook(lambda _module, args, _output: read.append(len(args[0])))
+    outputs = []
+    for model in (plain, fast):
+        inputs = pictures.clone().requires_grad_()
+        logits = model(inputs, question)
+        outputs.append((logits, torch.autograd.grad(logits[:, 3].sum(), inputs)[0]))
+    torch.testing.assert_close(outputs[1][0], outputs[0][0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(outputs[1][1], outputs[0][1], rtol=1e-4, atol=1e-5)
+    assert read == [2]
+
+
+def test_rules_for_layers_get_the_plain_network(world):
+    from dataclasses import replace
+
+    from heatproof.explainers.spec import make_explainer
+
+    fast = Net()
+    made = ClevrXai(dataset=str(world), model=replace(network(), fast=fast))
+    made.prepare()
+    chunk = made.chunks()[0]
+    for name in ("lrp", "excitation_backprop"):
+        assert made.model_to_explain(chunk, make_explainer(name)) is made.network.module
+    for name in ("gradient", "grad_cam", "integrated_gradients"):
+        assert made.model_to_explain(chunk, make_explainer(name)) is fast
+
+
+def test_the_poster_is_complete():
+    """Eleven methods in three parts, as published."""
+    table = rows.poster()
+    assert len(table) == 33
+    assert table.filter((pl.col("explainer") == "lrp") & (pl.col("subset") == "mask>1000"))["reference"].item() == 0.91
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"questions": "hard"}, "unknown question set"),
+        ({"poolings": []}, "poolings is empty"),
+        ({"limit": 0}, "limit must be a whole number"),
+        ({"dataset": ""}, "needs a data set"),
+    ],
+)
+def test_bad_options_are_named(world, options, message):
+    with pytest.raises(HeatproofError, match=message):
+        ClevrXai(**{"dataset": str(world), **options})
+
+
+def test_masks_of_another_size_name_the_command(world):
+    from dataclasses import replace
+
+    made = ClevrXai(dataset=str(world), model=replace(network(), size=64))
+    with pytest.raises(HeatproofError, match=r"ground-truth .* --size 64x64"):
+        made.prepare()
+
+
+def test_without_a_network_it_says_what_to_give(world):
+    with pytest.raises(HeatproofError, match="--weights FILE"):
+        ClevrXai(dataset=str(world)).prepare()
