@@ -10,7 +10,7 @@ import torch
 from captum import attr
 from torch import Tensor, nn
 
-from benchmarks.workloads import alexnet, interleaved, last_spatial_layer, ours, pictures, show, signals
+from benchmarks.workloads import interleaved, last_spatial_layer, ours, show, works
 from heatproof.cases import Batch
 from heatproof.explainers.segments import blocks
 
@@ -63,13 +63,7 @@ def grad_cam(model: nn.Module, batch: Batch) -> Tensor:
 def main() -> None:
     print("our CPU seconds over Captum's (below 1: we are faster)")
     show("method", "work", "ours", "captum", "ratio")
-    for title, (model, batch) in (
-        ("1 signal of 40 points", signals(1)),
-        ("200 signals of 40 points", signals(200)),
-        ("1 picture of 3 x 96 x 96", pictures(1)),
-        ("8 pictures of 3 x 96 x 96", pictures(8)),
-        ("1 picture of 224, AlexNet", alexnet(1)),
-    ):
+    for title, (model, batch) in works():
         for spec, options in theirs(model, batch).items():
             with catch_warnings():
                 simplefilter("ignore", UserWarning)

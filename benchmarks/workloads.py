@@ -55,6 +55,17 @@ def alexnet(count: int) -> tuple[nn.Module, Batch]:
     return model, Batch(inputs, torch.arange(count) % 10, tuple(str(i) for i in range(count)))
 
 
+def works() -> tuple[tuple[str, tuple[nn.Module, Batch]], ...]:
+    """What every comparison of single methods runs on, with a title each."""
+    return (
+        ("1 signal of 40 points", signals(1)),
+        ("200 signals of 40 points", signals(200)),
+        ("1 picture of 3 x 96 x 96", pictures(1)),
+        ("8 pictures of 3 x 96 x 96", pictures(8)),
+        ("1 picture of 224, AlexNet", alexnet(1)),
+    )
+
+
 def last_spatial_layer(model: nn.Module) -> nn.Module:
     """The layer that class activation maps read."""
     if isinstance(model, AlexNet):

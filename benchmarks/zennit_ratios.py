@@ -5,20 +5,14 @@ from __future__ import annotations
 from tests.reference.libraries import import_zennit
 from torch.nn.functional import one_hot
 
-from benchmarks.workloads import alexnet, interleaved, ours, pictures, show, signals
+from benchmarks.workloads import interleaved, ours, show, works
 
 
 def main() -> None:
     zennit = import_zennit()
     print("our CPU seconds over zennit's for LRP, composite epsilon_plus (below 1: we are faster)")
     show("method", "work", "ours", "zennit", "ratio")
-    for title, (model, batch) in (
-        ("1 signal of 40 points", signals(1)),
-        ("200 signals of 40 points", signals(200)),
-        ("1 picture of 3 x 96 x 96", pictures(1)),
-        ("8 pictures of 3 x 96 x 96", pictures(8)),
-        ("1 picture of 224, AlexNet", alexnet(1)),
-    ):
+    for title, (model, batch) in works():
         chosen = one_hot(batch.target, 10).float()
 
         def theirs(model=model, batch=batch, chosen=chosen) -> object:

@@ -12,6 +12,7 @@ import torch
 from heatproof.clevr import open_dataset
 from heatproof.clevr.files import Question
 from heatproof.clevr.questions.make import make_questions
+from heatproof.clevr.questions.records import in_words
 from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
 from heatproof.clevr.scenes import SceneSettings
 from heatproof.models.relation_network import RelationNetwork, answers, encode, load_public_checkpoint
@@ -50,10 +51,6 @@ def accuracy(network: RelationNetwork, questions: list[Question]) -> dict[str, l
             kind = question.program[-1]["type"]
             right.setdefault(kind, []).append(answers[answer] == in_words(question.answer))
     return right
-
-
-def in_words(answer: object) -> str:
-    return {"True": "yes", "False": "no"}.get(str(answer), str(answer))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from heatproof.clevr.files import Question
 from heatproof.clevr.ground_truth import KINDS, mask_of_question
+from heatproof.clevr.rendering.world import COLOURS
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 
@@ -18,17 +19,6 @@ WIDTH = 300
 """Of each picture, in pixels."""
 
 LINE, MARGIN, FONT = 20, 10, 14
-
-COLOURS = {
-    "gray": (87, 87, 87),
-    "red": (173, 35, 35),
-    "blue": (42, 75, 215),
-    "green": (29, 105, 20),
-    "brown": (129, 74, 25),
-    "purple": (129, 38, 192),
-    "cyan": (41, 208, 208),
-    "yellow": (255, 238, 51),
-}
 
 
 def panel(question: Question, size: tuple[int, int] = (128, 128)) -> Image:

@@ -42,6 +42,17 @@ class Window(str, Enum):
     literal = "literal"
 
 
+# Options that every benchmark has.
+Seed = Annotated[int, typer.Option(help="Seed of all random draws.")]
+Resume = Annotated[
+    bool, typer.Option("--resume/--no-resume", help="Keep what the folder holds already, or compute it again.")
+]
+KeepHeatmaps = Annotated[
+    bool, typer.Option("--keep-heatmaps", help="Store every heatmap, not only the page's examples.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what the run would cost; run nothing.")]
+
+
 @app.command()
 def svea(
     preset: Annotated[
@@ -55,11 +66,9 @@ def svea(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/svea-PRESET.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
+    seed: Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Use about this many signals only.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume/--no-resume", help="Keep what the folder holds already, or compute it again.")
-    ] = True,
+    resume: Resume = True,
     target: Annotated[
         Target,
         typer.Option(
@@ -86,10 +95,8 @@ def svea(
         ),
     ] = Window.clipped,
     batch_size: Annotated[int, typer.Option(help="Signals explained at a time; bounds memory, not results.")] = 500,
-    keep_heatmaps: Annotated[
-        bool, typer.Option("--keep-heatmaps", help="Store every heatmap, not only the page's examples.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what the run would cost; run nothing.")] = False,
+    keep_heatmaps: KeepHeatmaps = False,
+    dry_run: DryRun = False,
 ) -> None:
     """SVEA: short signals, a shallow network; about a minute on a laptop.
 
@@ -145,21 +152,17 @@ def clevr_xai(
         bool, typer.Option("--every-answer", help="Explain wrongly answered questions too.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/clevr-xai-PRESET.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
+    seed: Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Use the first so many questions only.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume/--no-resume", help="Keep what the folder holds already, or compute it again.")
-    ] = True,
+    resume: Resume = True,
     target: Annotated[
         Target, typer.Option(metavar="SCORE", help="logit, probability, log_probability or both.")
     ] = Target.logit,
     batch_size: Annotated[
         int | None, typer.Option(help="Questions explained at a time; bounds memory, not results.", show_default=False)
     ] = None,
-    keep_heatmaps: Annotated[
-        bool, typer.Option("--keep-heatmaps", help="Store every heatmap, not only the page's examples.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what the run would cost; run nothing.")] = False,
+    keep_heatmaps: KeepHeatmaps = False,
+    dry_run: DryRun = False,
 ) -> None:
     """CLEVR-XAI: questions about pictures, with the objects that decide them.
 
