@@ -141,7 +141,12 @@ def show(
     progress("explaining", len(chosen), len(chosen))
     truth = next((mask[0].cpu().numpy() for mask in one.masks.values()), None)
     drawn = gallery(
-        Case(f"{made.name} {case}, class {int(one.target)} explained", one.inputs[0].cpu().numpy(), truth), heatmaps
+        Case(
+            f"{made.name} {case}, class {int(one.target)} explained",
+            made.as_pictures(one.inputs)[0].cpu().numpy(),
+            truth,
+        ),
+        heatmaps,
     )
     path = Path(out)
     write_whole(path, lambda temporary: temporary.write_text(drawn, encoding="utf-8"))

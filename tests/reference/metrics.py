@@ -49,6 +49,24 @@ def mass_accuracy(heatmap: Array, mask: Array) -> float:
     return inside / math.fsum(float(h) for h in heatmap.flat)
 
 
+def focus(heatmap: Array, labels: Sequence[int], target: int) -> float:
+    """Focus of one 2x2 mosaic as the original's code reads: four quadrants by integer halves, positive parts added up.
+
+    Quadrants 0 to 3 are top left, top right, bottom left, bottom right.
+    """
+    height, width = heatmap.shape
+    quadrants = [
+        heatmap[: height // 2, : width // 2],
+        heatmap[: height // 2, width // 2 :],
+        heatmap[height // 2 :, : width // 2],
+        heatmap[height // 2 :, width // 2 :],
+    ]
+    sums = [math.fsum(float(value) for value in quadrant.flat if value > 0) for quadrant in quadrants]
+    total = math.fsum(sums)
+    right = math.fsum(part for part, label in zip(sums, labels, strict=True) if label == target)
+    return right / total if total else math.nan
+
+
 def rank_accuracy_sorted(heatmap: Array, mask: Array) -> float:
     """The papers' code: argsort, reversed, the first K, how many are in the mask. Only for maps without ties."""
     assert len(set(heatmap.flat)) == heatmap.size

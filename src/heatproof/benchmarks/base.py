@@ -122,6 +122,10 @@ class Benchmark(ABC):
         """What to write over an example; empty for nothing."""
         return ""
 
+    def as_pictures(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs as people look at them: pictures between 0 and 1."""
+        return inputs
+
     @abstractmethod
     def reference(self) -> pl.DataFrame:
         """The paper's table: explainer (by name), target, metric, reference; other axes if the number is for one."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli import catalogue, clevr, evaluate, report, run, show, train
+from heatproof.cli import catalogue, clevr, evaluate, focus, report, run, show, train
 
 app = typer.Typer(
     name="heatproof",
@@ -21,6 +21,7 @@ app.add_typer(run.app, name="run")
 app.add_typer(catalogue.app, name="list")
 app.add_typer(train.app, name="train")
 app.add_typer(clevr.app, name="clevr")
+app.add_typer(focus.app, name="focus")
 app.command("report")(report.report)
 app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)

@@ -70,7 +70,9 @@ def models() -> None:
 
     folder = resources.files("heatproof.models").joinpath("pretrained")
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".npz"))
-    show(("model", "made by"), [(f.removesuffix(".npz"), "heatproof train mnist1d-cnn --seed " + f[-5]) for f in files])
+    made = {"object_classifier.npz": "heatproof train focus-classifier"}
+    rows = [(f.removesuffix(".npz"), made.get(f, "heatproof train mnist1d-cnn --seed " + f[-5])) for f in files]
+    show(("model", "made by"), rows)
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -189,6 +189,96 @@ def clevr_xai(
         run_and_show("clevr-xai", out or default_folder("clevr-xai", preset.value), shared | options | how)
 
 
+@app.command()
+def focus(
+    preset: Annotated[
+        Preset, typer.Option(metavar="NAME", help="quick, standard, paper: 10, 40, 100 mosaics of each class.")
+    ] = Preset.standard,
+    explainers: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Default: Focus's own; add lime:top=5.")
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="A folder per class, or a CSV (filename, label, subset). Default: those shipped."),
+    ] = None,
+    subset: Annotated[str | None, typer.Option(help="Subset of the CSV. Default: all but train.")] = None,
+    mosaics: Annotated[Path | None, typer.Option(help="A CSV of mosaics made before, instead of images.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="alexnet, vgg16, resnet18, torchvision:NAME, timm:NAME, my_net.py:factory, or a TorchScript (.pt) or"
+            " torch.export (.pt2) file. Default: the classifier that ships."
+        ),
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="Weights (.npz, .pt) of the model.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="What the outputs mean: a CSV with label, index.")] = None,
+    mean: Annotated[str | None, typer.Option(help="Preprocessing: mean, such as 0.485,0.456,0.406.")] = None,
+    std: Annotated[str | None, typer.Option(help="Preprocessing: standard deviation.")] = None,
+    mosaics_per_class: Annotated[int | None, typer.Option(help="Mosaics of each target class.")] = None,
+    grid: Annotated[int | None, typer.Option(help="Tiles along a side of a mosaic.")] = None,
+    targets: Annotated[int | None, typer.Option(help="Tiles of the target class.")] = None,
+    tile: Annotated[int | None, typer.Option(help="Side of a tile in pixels.")] = None,
+    fit: Annotated[str | None, typer.Option(help="How a picture becomes a tile: crop (original) or squash.")] = None,
+    repeats: Annotated[bool, typer.Option("--repeats", help="Allow a picture twice in a mosaic.")] = False,
+    paper_row: Annotated[str | None, typer.Option(help="Row of the paper's table, such as imagenet/vgg16.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/focus-PRESET.")] = None,
+    seed: Seed = 0,
+    limit: Annotated[int | None, typer.Option(help="Use this many mosaics only, of all classes evenly.")] = None,
+    resume: Resume = True,
+    target: Annotated[
+        Target, typer.Option(metavar="SCORE", help="logit (as the paper), probability ...")
+    ] = Target.logit,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Mosaics explained at a time; bounds memory, not results.", show_default=False)
+    ] = None,
+    keep_heatmaps: KeepHeatmaps = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Focus: does relevance for a class lie on its pictures in a mosaic?
+
+    Examples:
+
+    heatproof run focus --preset quick
+
+    heatproof run focus --images photos --model my_net.py:build --labels labels.csv
+    """
+    options: dict[str, Any] = {
+        "images": images,
+        "subset": subset,
+        "mosaics": mosaics,
+        "model": model,
+        "weights": weights,
+        "labels": labels,
+        "mean": numbers("mean", mean),
+        "std": numbers("std", std),
+        "mosaics_per_class": mosaics_per_class,
+        "grid": grid,
+        "targets": targets,
+        "tile": tile,
+        "fit": fit,
+        "repeats": repeats or None,
+        "paper_row": paper_row,
+        "limit": limit,
+        "mosaic_seed": seed,
+    }
+    shared = {"explainers": explainers, "preset": preset.value, "target": target.value, "batch_size": batch_size}
+    if dry_run:
+        show_estimate("focus", shared | options)
+    else:
+        how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
+        run_and_show("focus", out or default_folder("focus", preset.value), shared | options | how)
+
+
+def numbers(name: str, text: str | None) -> list[float] | None:
+    """Numbers from words with commas between."""
+    from heatproof.errors import HeatproofError
+
+    try:
+        return None if text is None else [float(word) for word in text.split(",")]
+    except ValueError as problem:
+        raise HeatproofError(f"--{name} must be numbers with commas between, got {text!r}.") from problem
+
+
 def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any]) -> None:
     """Run with progress bars, print the table, and end with code 2 if any unit failed."""
     from heatproof.api import run

@@ -10,11 +10,6 @@ import typer
 app = typer.Typer(help="Train the networks that the benchmarks explain.", no_args_is_help=True)
 
 
-@app.callback()
-def networks() -> None:
-    """Keeps `mnist1d-cnn` a sub-command while it is the only one."""
-
-
 @app.command("mnist1d-cnn")
 def mnist1d_cnn(
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of the order of signals.")] = 1,
@@ -35,3 +30,26 @@ def mnist1d_cnn(
     path = out or Path(f"mnist1d_cnn-{seed}.npz")
     save_weights(network, path)
     typer.echo(f"{path}: {accuracy(network, test):.1%} of the 1,000 test signals right")
+
+
+@app.command("focus-classifier")
+def focus_classifier(
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and of the order of pictures.")] = 1,
+    per_class: Annotated[int, typer.Option(help="Training pictures of each class.")] = 150,
+    epochs: Annotated[int | None, typer.Option(help="Times through the pictures. Default: 25.")] = None,
+    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("object_classifier.npz"),
+) -> None:
+    """Focus's classifier of single objects, on pictures that it renders first; some minutes.
+
+    Example: heatproof train focus-classifier --out net.npz
+    """
+    from heatproof.focus.objects import read_sheet, render_objects
+    from heatproof.models.object_classifier import EPOCHS, accuracy, train
+    from heatproof.models.weights import save_weights
+    from heatproof.progress import bars
+
+    with bars() as progress:
+        pictures = render_objects("train", per_class, progress=progress)
+        network = train(pictures, seed, EPOCHS if epochs is None else epochs, progress=progress)
+    save_weights(network, out)
+    typer.echo(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")

@@ -44,6 +44,46 @@ def pointing_game(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return where_defined(score, heatmap, mask)
 
 
+@register_metric("focus", title="Focus", needs=("mask",), paper="Arias-Duart et al. 2022")
+def focus(relevance: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Share of the positive relevance that lies in the target class's tiles of a mosaic: mass accuracy of max(0, R).
+
+    Relevance (B, *space) may be signed; what speaks against the class does not count.
+    """
+    return mass_accuracy(relevance.clamp(min=0), mask)
+
+
+@register_metric("focus_best", title="Focus, best pooling", needs=("mask",), paper="Arias-Duart et al. 2022")
+def focus_best(scores: torch.Tensor) -> torch.Tensor:
+    """Focus under the pooling that is best for the method, where `focus` takes the paper's.
+
+    From scores (B, poolings): those of the pooling with the highest mean over all cases.
+    """
+    return scores[:, best_column(scores)]
+
+
+def best_column(scores: torch.Tensor) -> int:
+    """The column with the highest mean, undefined scores left out; the first of equals."""
+    return int(scores.nanmean(0).nan_to_num(-torch.inf).argmax())
+
+
+def grid_mask(space: tuple[int, int], grid: int, chosen: torch.Tensor) -> torch.Tensor:
+    """Masks (B, H, W) of the chosen tiles (B, grid * grid) of a mosaic: row by row from the top left.
+
+    Tile i begins at i * extent // grid, rounded down as in the original.
+    """
+    rows, columns = (((torch.arange(extent) + 1) * grid - 1) // extent for extent in space)
+    return chosen[:, rows[:, None] * grid + columns]
+
+
+def grid_shares(relevance: torch.Tensor, grid: int) -> torch.Tensor:
+    """Share of the positive relevance (B, H, W) in each tile (B, grid * grid); NaN where there is none."""
+    tiles = torch.eye(grid * grid, dtype=torch.bool)
+    space = (relevance.shape[1], relevance.shape[2])
+    masks = [grid_mask(space, grid, tile.expand(len(relevance), -1)) for tile in tiles]
+    return torch.stack([focus(relevance, mask) for mask in masks], 1)
+
+
 def flat_pair(heatmap: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Heatmap in float64 and mask, both (B, positions), once they are seen to fit each other."""
     if heatmap.shape != mask.shape or heatmap.ndim < 2:

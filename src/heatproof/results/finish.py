@@ -78,7 +78,7 @@ def write_examples(benchmark: Benchmark, store: Store) -> None:
                 for name, mask in batch.masks.items():
                     masks.setdefault(name, []).append(mask[i])
     if ids:
-        arrays = {"ids": np.asarray(ids), "inputs": torch.stack(inputs).numpy()}
+        arrays = {"ids": np.asarray(ids), "inputs": benchmark.as_pictures(torch.stack(inputs)).numpy()}
         titles = [benchmark.case_title(case) for case in ids]
         arrays |= {"titles": np.asarray(titles)} if any(titles) else {}
         arrays |= {f"mask.{name}": torch.stack(found).numpy() for name, found in masks.items()}

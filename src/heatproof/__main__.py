@@ -1,0 +1,5 @@
+"""`python -m heatproof`"""
+
+from heatproof.cli import main
+
+main()

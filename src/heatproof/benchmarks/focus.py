@@ -1,0 +1,314 @@
+"""Focus (Arias-Duart et al. 2022): does relevance for a class lie on its pictures in a mosaic?
+
+A mosaic shows two pictures of a target class and two of others. The classifier is explained for the target class, and
+Focus is the share of the positive relevance that lies on the target's pictures: 1 is perfect, 0.5 is chance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
+from heatproof.cases import Batch
+from heatproof.engine.plan import Chunk
+from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.explainers.base import untouched
+from heatproof.focus.classifiers import EMBEDDED, load_classifier, output_numbers, read_labels, with_options
+from heatproof.focus.mosaics import Layout, Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
+from heatproof.focus.objects import SIDE, shipped_pictures
+from heatproof.focus.pictures import Fit, find_pictures
+from heatproof.lazy import np, pl, torch
+from heatproof.metrics.localisation import best_column, focus, grid_mask, grid_shares
+from heatproof.pooling import pool, poolings
+from heatproof.progress import Progress, silent
+
+PAPER_POOLING = {"smoothgrad": "max_norm"}
+"""How the original's code makes one value of three channels; it adds the channels where nothing else is said."""
+USUAL_POOLING = "sum_pos"
+CHUNK_VALUES = 2**23
+Randomise = Literal["none", "all", "cascade"]
+
+
+@register_benchmark("focus")
+@dataclass(kw_only=True, eq=False)
+class Focus(Benchmark):
+    """The Focus benchmark.
+
+    images             a folder per class, or a CSV (filename, label, subset); default: the pictures that ship
+    subset             of the CSV; default: all but `train`
+    mosaics            a CSV of mosaics made before, instead of images
+    model              a name, file.py:factory, a TorchScript or torch.export file, or a module
+    weights, labels    files for the model: its weights; what its outputs mean (CSV: label, index)
+    mean, std          preprocessing, (pixel / 255 - mean) / std, in place of the model's own
+    mosaics_per_class  and grid, targets, layout, repeats, only: see MosaicSettings
+    tile, fit          side of a tile in pixels; how a picture becomes one
+    mosaic_seed        seed of the mosaics
+    randomise          explain also the model with all weights drawn anew (all), or layer by layer (cascade)
+    paper_row          compare with one row of the paper's table, such as imagenet/vgg16; default: their mean
+    """
+
+    title = "Focus: relevance in mosaics"
+    paper = "Arias-Duart et al. 2022, Focus! Rating XAI Methods and Finding Biases"
+    dataset = "mosaics"
+    metrics = ("focus", "focus_best")
+    default_explainers = (
+        "grad_cam",
+        "grad_cam_pp",
+        "lrp:composite=focus",
+        "smoothgrad:samples=10,sigma=0.2",
+        "integrated_gradients:steps=30,rule=gauss_legendre",
+        "gradient",
+        "gradient_x_input",
+        "randomised:grad_cam",
+        "edges",
+        "centre",
+        "random",
+        "oracle",
+    )
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "quick": {"mosaics_per_class": 10},
+        "standard": {"mosaics_per_class": 40},
+        "paper": {"mosaics_per_class": 100},
+    }
+    batch_size = 16
+    quantities = ("logit",)
+
+    images: Path | str | None = None
+    subset: str | None = None
+    mosaics: Path | str | None = None
+    model: Any = field(default=EMBEDDED, repr=False)
+    weights: Path | str | None = None
+    labels: Path | str | Mapping[str, int] | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    mosaics_per_class: int = 40
+    grid: int = 2
+    targets: int = 2
+    layout: Layout = "random"
+    repeats: bool = False
+    only: str | None = None
+    tile: int | None = None
+    fit: Fit | None = None
+    limit: int | None = None
+    mosaic_seed: int = 0
+    randomise: Randomise = "none"
+    paper_row: str | None = None
+
+    def __post_init__(self) -> None:
+        self.settings = MosaicSettings(
+            self.mosaics_per_class, self.grid, self.targets, self.layout, self.repeats, self.only, self.mosaic_seed
+        )
+        if self.images is not None and self.mosaics is not None:
+            raise HeatproofError("give either images or mosaics made before, not both.")
+        if self.images is not None and self.model == EMBEDDED:
+            raise HeatproofError("images need a model that knows their classes; give one with --model.")
+        own = self.images is None and self.mosaics is None
+        self.side = (SIDE if own else 224) if self.tile is None else self.tile
+        self.fitted: Fit = ("squash" if own else "crop") if self.fit is None else self.fit
+        require_whole("tile", self.side, 16)
+        if self.limit is not None:
+            require_whole("limit", self.limit, 1)
+        if self.fitted not in get_args(Fit):
+            raise unknown_name("fit", str(self.fitted), get_args(Fit))
+        if self.randomise not in get_args(Randomise):
+            raise unknown_name("way to randomise", self.randomise, get_args(Randomise))
+        self.reference()
+        self.networks: dict[str, torch.nn.Module] = {}
+
+    def draw(self) -> list[Mosaic]:
+        """The mosaics, without their pixels."""
+        if self.mosaics is not None:
+            found = read_mosaics(Path(self.mosaics))
+        else:
+            place = shipped_pictures() if self.images is None else Path(self.images)
+            found = draw_mosaics(find_pictures(place, self.subset), self.settings)
+        if self.limit is not None and self.limit < len(found):  # evenly, so that every class has its share
+            found = [found[i * len(found) // self.limit] for i in range(self.limit)]
+        return found
+
+    def prepare(self, progress: Progress = silent) -> None:
+        self.drawn = self.draw()
+        classes = sorted({label for mosaic in self.drawn for label in mosaic.labels})
+        weights = None if self.weights is None else Path(self.weights)
+        labels = read_labels(Path(self.labels)) if isinstance(self.labels, str | Path) else self.labels
+        outputs = 1000 if labels and len(labels) < max(labels.values()) + 1 else len(labels or classes)
+        self.classifier = with_options(load_classifier(self.model, weights, outputs), self.mean, self.std, labels)
+        self.pictures = check_files(self.drawn, self.side, self.fitted, progress)
+        sample = self.classifier.inputs(np.stack([assemble(m, self.side, self.fitted) for m in self.drawn[:2]]))
+        self.outputs = output_numbers(self.classifier, classes, sample)
+        self.networks = self.variants()
+        self.predicted = {name: self.predict(module, progress) for name, module in self.networks.items()}
+
+    def variants(self) -> dict[str, torch.nn.Module]:
+        """The classifier, and its randomised versions where they are wanted."""
+        from heatproof.explainers.baselines import randomised
+        from heatproof.focus.randomise import cascade
+        from heatproof.seeds import derive_seed
+
+        found = {self.classifier.name: self.classifier.module}
+        seed = derive_seed(self.mosaic_seed, "weights")
+        if self.randomise == "all":
+            found["random"] = randomised(self.classifier.module, seed)
+        if self.randomise == "cascade":
+            found |= cascade(self.classifier.module, seed)
+        return found
+
+    def predict(self, module: torch.nn.Module, progress: Progress) -> torch.Tensor:
+        """The logits of all mosaics."""
+        found = []
+        with torch.no_grad(), untouched(module):
+            for start in range(0, len(self.drawn), self.per_chunk):
+                progress("predicting", start, len(self.drawn))
+                found.append(module(self.inputs(self.drawn[start : start + self.per_chunk])))
+        progress("predicting", len(self.drawn), len(self.drawn))
+        return torch.cat(found)
+
+    def inputs(self, mosaics: Sequence[Mosaic]) -> torch.Tensor:
+        return self.classifier.inputs(np.stack([assemble(mosaic, self.side, self.fitted) for mosaic in mosaics]))
+
+    @property
+    def per_chunk(self) -> int:
+        """Mosaics in a chunk: about 32 MB of inputs."""
+        return max(1, CHUNK_VALUES // (3 * (self.drawn[0].grid * self.side) ** 2))
+
+    def configuration(self) -> dict[str, Any]:
+        from heatproof.models.weights import fingerprint
+
+        seen = {name: hashlib.sha256(logits.argmax(1).numpy().tobytes()) for name, logits in self.predicted.items()}
+        return {
+            "images": None if self.images is None else str(self.images),
+            "subset": self.subset,
+            "mosaics": None if self.mosaics is None else str(self.mosaics),
+            **{name: getattr(self.settings, name) for name in ("per_class", "grid", "targets", "layout", "repeats")},
+            "only": self.only,
+            "mosaic_seed": self.mosaic_seed,
+            "limit": self.limit,
+            "tile": self.side,
+            "fit": self.fitted,
+            "pictures": self.pictures,
+            "mean": list(self.classifier.mean),
+            "std": list(self.classifier.std),
+            "outputs": self.outputs,
+            "models": {n: f"{fingerprint(m)}-{seen[n].hexdigest()[:8]}" for n, m in self.networks.items()},
+            "poolings": ["paper", *poolings],
+        }
+
+    def chunks(self) -> Sequence[Chunk]:
+        size = self.per_chunk
+        return [
+            Chunk(f"{start:06d}", name, min(size, len(self.drawn) - start))
+            for name in self.networks
+            for start in range(0, len(self.drawn), size)
+        ]
+
+    def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
+        wanted = {place // self.per_chunk for place, mosaic in enumerate(self.drawn) if mosaic.name in cases}
+        explained = [chunk for chunk in self.chunks() if chunk.model == self.classifier.name]
+        return [chunk for place, chunk in enumerate(explained) if place in wanted]
+
+    def load(self, chunk: Chunk) -> Batch:
+        rows = slice(int(chunk.name), int(chunk.name) + chunk.cases)
+        mosaics = self.drawn[rows]
+        target = torch.tensor([self.outputs[mosaic.target] for mosaic in mosaics])
+        logits = self.predicted[chunk.model][rows]
+        grid = mosaics[0].grid
+        space = (grid * self.side, grid * self.side)
+        return Batch(
+            inputs=self.inputs(mosaics),
+            target=target,
+            ids=tuple(mosaic.name for mosaic in mosaics),
+            masks={"target_quadrants": grid_mask(space, grid, torch.tensor([mosaic.targets for mosaic in mosaics]))},
+            facts={
+                "target_class": [mosaic.target for mosaic in mosaics],
+                "predicted": logits.argmax(1).tolist(),
+                "probability": logits.softmax(1).gather(1, target[:, None])[:, 0].tolist(),
+                **{f"label_{i}": [mosaic.labels[i] for mosaic in mosaics] for i in range(grid**2)},
+            },
+        )
+
+    def model_for(self, chunk: Chunk) -> torch.nn.Module:
+        return self.networks[chunk.model]
+
+    def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
+        truth = batch.masks["target_quadrants"]
+        grid = self.drawn[0].grid
+        values: dict[tuple[str, str, str], torch.Tensor] = {}
+        for pooling in poolings:
+            heatmap = pool(relevance, pooling)
+            values["focus", "target_quadrants", pooling] = focus(heatmap, truth)
+            if pooling in (USUAL_POOLING, *PAPER_POOLING.values()):
+                shares = grid_shares(heatmap, grid)
+                values |= {(f"share_{i}", "", pooling): shares[:, i] for i in range(grid**2)}
+        return score_rows(batch, values)
+
+    def summarise(self, scores: pl.DataFrame) -> pl.DataFrame:
+        """Each method under the paper's pooling, and under the one that is best for it."""
+        rows = scores.filter(pl.col("metric") == "focus")
+        frames = [under_paper_pooling(rows).with_columns(pooling=pl.lit("paper"))]
+        for _, group in rows.group_by("model", "explainer", "target", maintain_order=True):
+            frames.append(
+                group.filter(pl.col("pooling") == best_pooling(group)).with_columns(
+                    metric=pl.lit("focus_best"), pooling=pl.lit("")
+                )
+            )
+        return pl.concat(frames)
+
+    def columns(self) -> Sequence[Mapping[str, str]]:
+        named = {"ground_truth": "target_quadrants"}
+        return ({"metric": "focus", "pooling": "paper"} | named, {"metric": "focus_best", "pooling": ""} | named)
+
+    def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+        rows = scores.filter((pl.col("metric") == "focus") & (pl.col("pooling") != "paper"))
+        rows = rows.filter((pl.col("model") == self.classifier.name) & (pl.col("target") != ""))
+        best = [
+            f"{explainer} {best_pooling(group)}"
+            for (explainer,), group in rows.group_by("explainer", maintain_order=True)
+        ]
+        row = "the mean over the paper's twelve networks" if self.paper_row is None else f"its row {self.paper_row}"
+        return [
+            f"0.5 is chance. The column “paper” is {row}, on other pictures than these.",
+            "Focus takes the pooling of the original's code: the largest absolute value over channels for smoothgrad,"
+            f" the positive part of their sum for all others. Best poolings here: {', '.join(best)}.",
+        ]
+
+    def examples(self) -> frozenset[str]:
+        """The first mosaic of each target class, at most six."""
+        first = {mosaic.target: mosaic.name for mosaic in reversed(self.drawn)}
+        return frozenset(sorted(first.values())[:6])
+
+    def case_title(self, case: str) -> str:
+        return next(mosaic.target for mosaic in self.drawn if mosaic.name == case)
+
+    def as_pictures(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.classifier.pictures(inputs)
+
+    def reference(self) -> pl.DataFrame:
+        """Table 1 of the paper: one row of it, or the mean over its rows. Its LIME explains the probability."""
+        with resources.files("heatproof.results").joinpath("references/focus.csv").open("rb") as file:
+            rows = pl.read_csv(file)
+        if self.paper_row is not None:
+            if self.paper_row not in rows["row"]:
+                raise unknown_name("row of the paper's table", self.paper_row, rows["row"].unique(maintain_order=True))
+            rows = rows.filter(pl.col("row") == self.paper_row)
+        axes = ("explainer", "target", "metric", "ground_truth", "pooling")
+        means = rows.group_by(*axes, maintain_order=True).agg(pl.col("reference", "reference_std").mean())
+        return pl.concat([means, means.filter(target="probability").with_columns(target=pl.lit("logit"))])
+
+
+def under_paper_pooling(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of each explainer's pooling in the original's code."""
+    name = pl.col("explainer").str.split(":").list.first()
+    wanted = name.replace_strict(PAPER_POOLING, default=USUAL_POOLING, return_dtype=pl.String)
+    return rows.filter(pl.col("pooling") == wanted)
+
+
+def best_pooling(rows: pl.DataFrame) -> str:
+    """The pooling with the highest mean, of rows of one method."""
+    wide = rows.pivot(on="pooling", index=["model", "case"], values="value")
+    names = [name for name in wide.columns if name not in ("model", "case")]
+    return names[best_column(torch.as_tensor(wide.select(names).to_numpy()))]

@@ -1,0 +1,78 @@
+"""The paper's other experiments: where the targets lie, models without what they learnt, and biases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heatproof.api import run
+from heatproof.benchmarks.focus import under_paper_pooling
+from heatproof.focus.bias import find_pairs, pair_rows, tile_shares
+from heatproof.focus.figures import box_plot, pair_matrix
+from heatproof.focus.mosaics import LAYOUTS
+from heatproof.lazy import pl
+from heatproof.progress import Progress, bars
+from heatproof.results.run import Run
+from heatproof.workspace import write_whole
+
+
+def layouts(out: Path, explainer: str, seed: int, **options: Any) -> dict[str, list[float]]:
+    """Focus by layout, one run per layout in a folder of its own; layout.csv and layout.svg."""
+    groups: dict[str, list[float]] = {}
+    with bars() as progress:
+        for layout in ("random", *LAYOUTS):
+            finished = one_run(out / layout, explainer, seed, progress, layout=layout, **options)
+            (groups[layout],) = focus_by_model(finished).values()
+    return written(out, "layout", f"Focus of {explainer} by the place of the targets", groups)
+
+
+def randomisation(out: Path, explainer: str, seed: int, **options: Any) -> dict[str, list[float]]:
+    """Focus of the trained model, of a random one and of the cascade; randomise.csv and randomise.svg."""
+    groups: dict[str, list[float]] = {}
+    with bars() as progress:
+        for way in ("all", "cascade"):
+            finished = one_run(out / way, explainer, seed, progress, randomise=way, **options)
+            groups |= focus_by_model(finished)
+    return written(out, "randomise", f"Focus of {explainer}, weights drawn anew", groups)
+
+
+def one_run(folder: Path, explainer: str, seed: int, progress: Progress, **options: Any) -> Run:
+    """One explainer, by the engine, so that an interrupted experiment goes on where it was."""
+    return run(
+        "focus",
+        explainers=[explainer],
+        out=folder,
+        seed=seed,
+        target="logit",
+        progress=progress,
+        mosaic_seed=seed,
+        **options,
+    )
+
+
+def focus_by_model(finished: Run) -> dict[str, list[float]]:
+    """Focus of every mosaic under the paper's pooling, by model."""
+    rows = under_paper_pooling(finished.scores().filter(pl.col("metric") == "focus"))
+    return {str(name): group["value"].to_list() for (name,), group in rows.group_by("model", maintain_order=True)}
+
+
+def written(out: Path, name: str, title: str, groups: dict[str, list[float]]) -> dict[str, list[float]]:
+    table = pl.concat([pl.DataFrame({"group": key, "focus": values}) for key, values in groups.items()])
+    write_whole(out / f"{name}.csv", table.write_csv)
+    write_text(out / f"{name}.svg", box_plot(title, groups))
+    return groups
+
+
+def write_bias(folder: Path, explainer: str, below: float, level: float) -> pl.DataFrame:
+    """bias.csv and bias.svg of a run: every pair of classes, the low ones found."""
+    shares = tile_shares(Run(folder), explainer)
+    found = find_pairs(pair_rows(shares), below, level)
+    classes: Sequence[str] = sorted({*found["target_class"], *found["other"]})
+    write_whole(folder / "bias.csv", found.write_csv)
+    write_text(folder / "bias.svg", pair_matrix(found, classes))
+    return found
+
+
+def write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

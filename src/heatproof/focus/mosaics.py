@@ -1,0 +1,269 @@
+"""Mosaics: pictures of a target class among pictures of others, drawn from a seed, and as files on disk.
+
+A mosaic of grid k has k * k tiles, counted row by row from the top left. In the paper k is 2 and two tiles are of the
+target class.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, isqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from heatproof.errors import HeatproofError, require_whole
+from heatproof.focus.pictures import Fit, Pictures, check_picture, read_table, tile
+from heatproof.lazy import np
+from heatproof.progress import Progress, silent
+from heatproof.seeds import derive_seed
+from heatproof.workspace import whole, write_whole
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LAYOUTS: dict[str, tuple[int, ...]] = {
+    "top": (0, 1),
+    "bottom": (2, 3),
+    "left": (0, 2),
+    "right": (1, 3),
+    "diagonal": (0, 3),
+    "antidiagonal": (1, 2),
+}
+"""The six places of two targets in a 2x2 mosaic."""
+Layout = Literal["random", "top", "bottom", "left", "right", "diagonal", "antidiagonal"]
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Mosaic:
+    """What a mosaic is made of: the files of its tiles, their classes, and the class to look for.
+
+    `picture` is the whole mosaic where it was read from disk; `files` are then only what its CSV says of them.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    labels: tuple[str, ...]
+    target: str
+    picture: Path | None = None
+
+    @property
+    def grid(self) -> int:
+        return isqrt(len(self.files))
+
+    @property
+    def targets(self) -> tuple[bool, ...]:
+        """Which tiles are of the target class."""
+        return tuple(label == self.target for label in self.labels)
+
+
+@dataclass(frozen=True)
+class MosaicSettings:
+    """How mosaics are drawn.
+
+    per_class  mosaics of each target class
+    grid       tiles along a side
+    targets    tiles of the target class
+    layout     where they are: at random, or one of the six places of a 2x2 mosaic
+    repeats    whether a picture may be in a mosaic twice, as in the original
+    only       draw mosaics for this target class alone
+    """
+
+    per_class: int = 100
+    grid: int = 2
+    targets: int = 2
+    layout: Layout = "random"
+    repeats: bool = False
+    only: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_whole("mosaics_per_class", self.per_class, 1)
+        require_whole("grid", self.grid, 2)
+        require_whole("targets", self.targets, 1)
+        if self.targets >= self.grid**2:
+            raise HeatproofError(f"{self.targets} targets leave no tile for others in a mosaic of {self.grid**2}.")
+        if self.layout != "random" and self.layout not in LAYOUTS:
+            raise HeatproofError(f"layout {self.layout!r} is unknown; take random or one of {', '.join(LAYOUTS)}.")
+        if self.layout != "random" and (self.grid, self.targets) != (2, 2):
+            raise HeatproofError(f"layout {self.layout} is for two targets in a 2x2 mosaic.")
+
+
+def draw_mosaics(pictures: Pictures, settings: MosaicSettings) -> list[Mosaic]:
+    """Mosaics class by class. Every picture is used about equally often; other classes too."""
+    others = settings.grid**2 - settings.targets
+    if settings.only is not None and settings.only not in pictures.classes:
+        raise HeatproofError(f"there is no class {settings.only!r} among the pictures: {', '.join(pictures.classes)}.")
+    if not settings.repeats:
+        for label, files in pictures.by_class.items():
+            if len(files) < settings.targets and settings.only in (None, label):
+                raise HeatproofError(
+                    f"class {label!r} has {len(files)} picture(s), and a mosaic shows {settings.targets} of its target;"
+                    " add pictures, leave the class out, or allow a picture twice (--repeats)."
+                )
+    mosaics: list[Mosaic] = []
+    for target in [settings.only] if settings.only else pictures.classes:
+        rng = random.Random(derive_seed(settings.seed, "mosaics", target))
+        wanted = [(file, target) for file in pictures.by_class[target]]
+        rest = draw_others(pictures, target, others * settings.per_class, rng)
+        shown = deal(wanted, settings.per_class, settings.targets, rng, settings.repeats)
+        beside = deal(rest, settings.per_class, others, rng, settings.repeats)
+        for mine, foreign in zip(shown, beside, strict=True):
+            tiles = arranged(mine, foreign, settings.layout, rng)
+            files, labels = zip(*tiles, strict=True)
+            mosaics.append(Mosaic(f"{len(mosaics):06d}", files, labels, target))
+    return mosaics
+
+
+def draw_others(pictures: Pictures, target: str, count: int, rng: random.Random) -> list[tuple[Path, str]]:
+    """At least `count` pictures of the other classes, as many of each."""
+    classes = [label for label in pictures.classes if label != target]
+    each = ceil(count / len(classes))
+    found = []
+    for label in classes:
+        files = list(pictures.by_class[label])
+        whole, part = divmod(each, len(files))
+        found += [(file, label) for file in files * whole + rng.sample(files, part)]
+    return found
+
+
+def deal(cards: Sequence[Item], hands: int, size: int, rng: random.Random, repeats: bool) -> list[list[Item]]:
+    """`hands` hands of `size` cards from a shuffled deck, which is shuffled anew when it is used up.
+
+    Without `repeats` no hand has a card twice, as far as there are cards enough.
+    """
+    deck: list[Item] = []
+    dealt = []
+    for _ in range(hands):
+        hand: list[Item] = []
+        while len(hand) < size:
+            place = next((i for i, card in enumerate(deck) if repeats or card not in hand), None)
+            if place is None:
+                if len(set(cards)) < size and not repeats and len(deck) >= len(cards):
+                    place = 0
+                else:
+                    deck += rng.sample(list(cards), len(cards))
+                    continue
+            hand.append(deck.pop(place))
+        dealt.append(hand)
+    return dealt
+
+
+def arranged(mine: list[Item], foreign: list[Item], layout: Layout, rng: random.Random) -> list[Item]:
+    """The tiles in their places."""
+    tiles = [*mine, *foreign]
+    if layout == "random":
+        rng.shuffle(tiles)
+        return tiles
+    left, rest = iter(mine), iter(foreign)
+    return [next(left) if place in LAYOUTS[layout] else next(rest) for place in range(len(tiles))]
+
+
+def assemble(mosaic: Mosaic, side: int, fit: Fit = "crop") -> NDArray[np.uint8]:
+    """The mosaic as 8-bit RGB (grid * side, grid * side, 3), or as it is on disk."""
+    if mosaic.picture is not None:
+        return tile(mosaic.picture, mosaic.grid * side, "squash")
+    tiles = [tile(file, side, fit) for file in mosaic.files]
+    return join_tiles(tiles, mosaic.grid)
+
+
+def join_tiles(tiles: Sequence[NDArray[np.uint8]], grid: int) -> NDArray[np.uint8]:
+    """Tiles (side, side, 3), row by row, as one picture."""
+    side = len(tiles[0])
+    shaped = np.stack(tiles).reshape(grid, grid, side, side, 3)
+    return shaped.swapaxes(1, 2).reshape(grid * side, grid * side, 3)
+
+
+def check_files(mosaics: Sequence[Mosaic], side: int, fit: Fit, progress: Progress = silent) -> str:
+    """Read every picture that mosaics are made of once, so that a bad one is named early; a hash of them all."""
+    used = {file for mosaic in mosaics for file in ([mosaic.picture] if mosaic.picture else mosaic.files)}
+    files = {file: place for place, file in enumerate(sorted(used))}
+    for file in files:
+        check_picture(file)
+    digest = hashlib.sha256()
+    for file, place in files.items():
+        if place % 20 == 0:
+            progress("reading pictures", place, len(files))
+        digest.update(tile(file, side, fit).tobytes())
+    progress("reading pictures", len(files), len(files))
+    for mosaic in mosaics:
+        places = [files.get(file) for file in mosaic.files]
+        digest.update(f"{mosaic.name} {mosaic.target} {mosaic.labels} {places}".encode())
+    return digest.hexdigest()[:16]
+
+
+def write_mosaics(
+    mosaics: Sequence[Mosaic], folder: Path, side: int, fit: Fit = "crop", progress: Progress = silent
+) -> Path:
+    """PNG files, mosaics.csv in the original's columns, and labels.csv with the names of its label numbers."""
+    from PIL import Image
+
+    if (folder / "mosaics.csv").exists():
+        raise HeatproofError(f"{folder} holds mosaics already; choose another folder with --out.")
+    classes = sorted({label for mosaic in mosaics for label in mosaic.labels})
+    numbers = {label: number for number, label in enumerate(classes)}
+    tiles = range(len(mosaics[0].files))
+    rows = [["filename", *(f"filename_{i}" for i in tiles), *(f"label_{i}" for i in tiles), "target_class"]]
+    for done, mosaic in enumerate(mosaics):
+        progress("writing mosaics", done, len(mosaics))
+        name = f"{mosaic.name}.png"
+        picture = Image.fromarray(assemble(mosaic, side, fit))
+        with whole(folder / name) as temporary:
+            picture.save(temporary, "PNG")
+        labels = [str(numbers[label]) for label in mosaic.labels]
+        rows.append([name, *(file.name for file in mosaic.files), *labels, str(numbers[mosaic.target])])
+    write_csv(folder / "labels.csv", [["label"], *([label] for label in classes)])
+    write_csv(folder / "mosaics.csv", rows)
+    progress("writing mosaics", len(mosaics), len(mosaics))
+    return folder / "mosaics.csv"
+
+
+def write_csv(path: Path, rows: Sequence[Sequence[str]]) -> None:
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(rows)
+
+    write_whole(path, write)
+
+
+def read_mosaics(path: Path) -> list[Mosaic]:
+    """Mosaics from a CSV in the original's columns, the pictures beside it.
+
+    A labels.csv beside it (column label) gives the label numbers their names.
+    """
+    from PIL import Image
+
+    head = read_table(path, ("filename", "target_class", "label_0"))
+    count = sum(name.startswith("label_") for name in head[0])
+    grid = isqrt(count)
+    if grid**2 != count or grid < 2:
+        raise HeatproofError(f"{path} has {count} label columns; a mosaic has 4, 9, 16 ... tiles.")
+    rows = read_table(path, ("filename", "target_class", *(f"label_{i}" for i in range(count))))
+    beside = path.with_name("labels.csv")
+    names = [row["label"] for row in read_table(beside, ("label",))] if beside.is_file() else None
+    mosaics = []
+    for line, row in enumerate(rows, 2):
+        try:
+            numbers = [int(row[f"label_{i}"]) for i in range(count)]
+            target = int(row["target_class"])
+            labels = [str(number) if names is None else names[number] for number in [*numbers, target]]
+        except (ValueError, IndexError) as problem:
+            raise HeatproofError(
+                f"{path}, line {line}: labels and target_class must be row numbers of labels.csv ({problem})."
+            ) from problem
+        if target not in numbers:
+            raise HeatproofError(f"{path}, line {line}: no tile is of target_class {target}.")
+        picture = path.parent / row["filename"]
+        check_picture(picture)
+        with Image.open(picture) as image:
+            width, height = image.size
+        if width % grid or width != height:
+            raise HeatproofError(f"{picture} is {width}x{height}: that is not {grid}x{grid} square tiles.")
+        files = tuple(Path(row.get(f"filename_{i}") or "") for i in range(count))
+        mosaics.append(Mosaic(picture.stem, files, tuple(labels[:-1]), labels[-1], picture))
+    return mosaics

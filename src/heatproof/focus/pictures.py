@@ -1,0 +1,150 @@
+"""The pictures that mosaics are made of: a folder per class, or a CSV with filename, label and subset."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from heatproof.errors import HeatproofError
+from heatproof.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ENDINGS = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+LEAST_SIDE = 16
+MODES = frozenset({"RGB", "L", "P", "1", "RGBA", "LA"})
+"""What becomes RGB without a guess; CMYK would need a colour profile."""
+TRAINING = "train"
+
+Fit = Literal["crop", "squash"]
+"""How a picture becomes a tile: `crop` as the original (squashed to 8/7 of the tile, middle cut out), or squashed."""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Files by class, both in a fixed order."""
+
+    by_class: dict[str, tuple[Path, ...]]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.by_class)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_class.values()))
+
+
+def find_pictures(place: Path, subset: str | None = None) -> Pictures:
+    """The pictures of a class-per-folder tree or of a CSV; of a CSV those of `subset`, or all but train."""
+    if place.is_dir():
+        if subset is not None:
+            raise HeatproofError(f"{place} is a folder: subset {subset!r} needs a CSV with filename, label and subset.")
+        return from_folders(place)
+    if place.suffix.lower() == ".csv":
+        return from_csv(place, subset)
+    raise HeatproofError(f"there is no folder {place}; give a folder with a sub-folder per class, or a .csv file.")
+
+
+def from_folders(place: Path) -> Pictures:
+    found = {
+        folder.name: tuple(sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS))
+        for folder in sorted(place.iterdir())
+        if folder.is_dir() and not folder.name.startswith(".")
+    }
+    empty = [name for name, files in found.items() if not files]
+    if empty:
+        raise HeatproofError(f"{place / empty[0]} holds no picture ({', '.join(sorted(ENDINGS))}).")
+    return checked_classes(Pictures(found), place)
+
+
+def from_csv(place: Path, subset: str | None) -> Pictures:
+    """Rows of filename (from the CSV's folder), label and, if it has such a column, subset."""
+    rows = read_table(place, ("filename", "label"))
+    if "subset" not in rows[0] and subset is not None:
+        raise HeatproofError(f"{place} has no column subset, so {subset!r} cannot be chosen.")
+    found: dict[str, list[Path]] = {}
+    for row in rows:
+        if subset is None and row.get("subset") == TRAINING:
+            continue
+        if subset is None or row["subset"] == subset:
+            found.setdefault(row["label"], []).append(place.parent / row["filename"])
+    if not found:
+        known = ", ".join(sorted({row.get("subset", "") for row in rows}))
+        raise HeatproofError(f"{place} has no pictures of subset {subset or 'other than train'!r}; it has: {known}.")
+    return checked_classes(Pictures({label: tuple(files) for label, files in sorted(found.items())}), place)
+
+
+def read_table(place: Path, columns: Sequence[str]) -> list[dict[str, str]]:
+    """The rows of a CSV that must have these columns; what is wrong is said with the line."""
+    try:
+        with place.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            rows: list[dict[str, Any]] = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise HeatproofError(f"{place} cannot be read as CSV: {problem}.") from problem
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if missing:
+        raise HeatproofError(f"{place} has no column {missing[0]}; it must have {', '.join(columns)}.")
+    if not rows:
+        raise HeatproofError(f"{place} has a heading but no rows.")
+    for number, row in enumerate(rows, 2):
+        for name in columns:
+            if not row[name]:
+                raise HeatproofError(f"{place}, line {number}: {name} is empty.")
+    return rows
+
+
+def checked_classes(pictures: Pictures, place: Path) -> Pictures:
+    if len(pictures.by_class) < 2:
+        named = f"only the class {pictures.classes[0]!r}" if pictures.by_class else "no class"
+        raise HeatproofError(f"{place} has {named}; a mosaic needs pictures of two classes: give each its own folder.")
+    return pictures
+
+
+def check_picture(path: Path) -> None:
+    """Raise an error that says why a file cannot be a tile; reads the head of the file only."""
+    from PIL import Image, UnidentifiedImageError
+
+    if not path.is_file():
+        raise HeatproofError(f"there is no picture {path}.")
+    try:
+        with Image.open(path) as image:
+            size, mode, frames = image.size, image.mode, getattr(image, "n_frames", 1)
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
+        raise HeatproofError(f"{path} cannot be read as a picture ({problem}); replace or remove it.") from problem
+    if min(size) < LEAST_SIDE:
+        raise HeatproofError(f"{path} is {size[0]}x{size[1]}, too small: each side must have {LEAST_SIDE} pixels.")
+    if mode not in MODES:
+        raise HeatproofError(f"{path} is of colour mode {mode}; convert it to RGB.")
+    if frames > 1:
+        raise HeatproofError(f"{path} is animated ({frames} frames); keep one frame of it.")
+
+
+def tile(path: Path, side: int, fit: Fit = "crop") -> NDArray[np.uint8]:
+    """The picture as 8-bit RGB (side, side, 3)."""
+    from PIL import Image
+
+    check_picture(path)
+    try:
+        with Image.open(path) as image:
+            flat = on_white(image) if image.mode in ("RGBA", "LA") else image.convert("RGB")
+    except (OSError, ValueError, SyntaxError) as problem:
+        raise HeatproofError(f"{path} cannot be read as a picture ({problem}); replace or remove it.") from problem
+    whole = round(side * 8 / 7) if fit == "crop" else side
+    if flat.size != (whole, whole):
+        flat = flat.resize((whole, whole), Image.Resampling.BILINEAR)
+    start = round((whole - side) / 2)
+    return np.asarray(flat)[start : start + side, start : start + side]
+
+
+def on_white(image: Any) -> Any:
+    """A picture with transparency on a white ground."""
+    from PIL import Image
+
+    coloured = image.convert("RGBA")
+    ground = Image.new("RGBA", coloured.size, "white")
+    return Image.alpha_composite(ground, coloured).convert("RGB")

@@ -1,0 +1,112 @@
+"""Focus from end to end: the shipped pictures and classifier, users' models, and what must be refused."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+import torch
+
+import heatproof
+from heatproof.benchmarks.focus import Focus
+from heatproof.errors import HeatproofError
+from heatproof.focus.experiments import focus_by_model
+from heatproof.focus.objects import CLASSES, read_sheet, shipped_pictures
+
+EXPLAINERS = ["grad_cam", "grad_cam_pp", "smoothgrad:samples=2,sigma=0.2", "random", "oracle"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> heatproof.Run:
+    out = tmp_path_factory.mktemp("run") / "r"
+    return heatproof.run("focus", explainers=EXPLAINERS, target="logit", mosaics_per_class=10, out=out)
+
+
+def mean(run: heatproof.Run, explainer: str, pooling: str = "paper", metric: str = "focus") -> float:
+    table = run.leaderboard().filter(
+        (pl.col("explainer") == explainer) & (pl.col("pooling") == pooling) & (pl.col("metric") == metric)
+    )
+    return float(table["mean"][0])
+
+
+def test_the_embedded_default(run):
+    """A trained model's Grad-CAM lies on the target's pictures, noise does not, the truth does."""
+    assert not run.failures()
+    assert mean(run, "grad_cam") > 0.75
+    assert mean(run, "grad_cam") > mean(run, "grad_cam_pp") > mean(run, "smoothgrad:samples=2,sigma=0.2")
+    assert mean(run, "random") == pytest.approx(0.5, abs=0.01)
+    assert mean(run, "oracle") == 1
+
+
+def test_each_method_is_shown_under_the_papers_pooling_and_its_best(run):
+    """SmoothGrad by the largest absolute value, the others by the positive part of the sum."""
+    name = "smoothgrad:samples=2,sigma=0.2"
+    assert mean(run, name) == mean(run, name, "max_norm") != mean(run, name, "sum_pos")
+    assert mean(run, "grad_cam") == mean(run, "grad_cam", "sum_pos")
+    by_pooling = run.leaderboard().filter((pl.col("explainer") == name) & (pl.col("metric") == "focus"))
+    assert mean(run, name, "", "focus_best") == max(by_pooling["mean"])
+
+
+def test_paper_numbers_stand_beside_ours(run):
+    table = run.leaderboard().filter(explainer="grad_cam", metric="focus", pooling="paper")
+    assert table["reference"][0] == pytest.approx(0.8732, abs=5e-4)  # mean of the table's twelve rows
+    one = Focus(paper_row="imagenet/vgg16").reference().filter(pl.col("explainer") == "lrp")
+    assert one["reference"][0] == 0.7914
+    with pytest.raises(HeatproofError, match="Did you mean 'imagenet/vgg16'"):
+        Focus(paper_row="imagenet/vgg")
+
+
+def test_the_cascade_falls_at_the_top_layer(tmp_path):
+    options = {"explainers": "grad_cam", "target": "logit", "mosaics_per_class": 12}
+    found = focus_by_model(heatproof.run("focus", randomise="cascade", out=tmp_path / "c", **options))
+    means = {name: torch.tensor(values).nanmean().item() for name, values in found.items()}
+    assert means["object_classifier"] > 0.75
+    assert means["cascade-01-linear"] < means["object_classifier"] - 0.15
+    assert len(means) == 1 + 9  # four convolutions, four norms, one linear layer
+
+
+def test_shipped_pictures():
+    sheet = read_sheet()
+    assert list(sheet) == list(CLASSES)
+    assert {stack.shape for stack in sheet.values()} == {(40, 64, 64, 3)}
+    assert len(list(shipped_pictures().glob("*/*.png"))) == 240
+
+
+def two_outputs() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(3, 2))
+
+
+def test_models_that_do_not_fit_are_named(tmp_path):
+    def refused(words: str, **options: object) -> None:
+        with pytest.raises(HeatproofError, match=words):
+            heatproof.run("focus", explainers="random", mosaics_per_class=1, out=tmp_path / "r", **options)
+
+    images = shipped_pictures()
+    refused("2 outputs and the pictures 6 classes", images=images, model=two_outputs(), tile=32)
+    labels = {"rubber_cube": 0}
+    refused("class 'metal_cube' of the pictures is unknown", images=images, model=two_outputs(), labels=labels, tile=32)
+    refused("random weights; give trained ones", images=images, model="resnet18")
+    refused("unknown model 'resnet19'", images=images, model="resnet19")
+    refused("fails on mosaics of shape", images=images, model=torch.nn.Linear(7, 6), tile=32)
+    refused("images need a model", images=images)
+    refused("not both", images=images, mosaics="a.csv")
+
+
+@pytest.mark.parametrize("kind", ["pt", "pt2"])
+def test_models_with_code_of_their_own(kind, tmp_path):
+    """TorchScript and torch.export files give the same Focus as the module they were made from."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 6, 3, 2), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ).eval()
+    file = tmp_path / f"net.{kind}"
+    sample = torch.zeros(2, 3, 64, 64)
+    if kind == "pt":
+        torch.jit.trace(model, sample).save(str(file))
+    else:
+        torch.export.save(torch.export.export(model, (sample,), dynamic_shapes=({0: torch.export.Dim("b")},)), file)
+    options = {"images": shipped_pictures(), "explainers": "gradient", "target": "logit", "tile": 32, "fit": "squash"}
+    mine, theirs = (
+        heatproof.run("focus", model=m, mosaics_per_class=2, out=tmp_path / n, **options)
+        for n, m in (("a", model), ("b", str(file)))
+    )
+    assert mean(mine, "gradient") == pytest.approx(mean(theirs, "gradient"), abs=1e-6)
