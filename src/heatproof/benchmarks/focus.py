@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
 from heatproof.cases import Batch
@@ -22,6 +22,7 @@ from heatproof.focus.classifiers import EMBEDDED, load_classifier, output_number
 from heatproof.focus.mosaics import Layout, Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
 from heatproof.focus.objects import SIDE, shipped_pictures
 from heatproof.focus.pictures import Fit, find_pictures
+from heatproof.focus.randomise import Randomise, Versions
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.localisation import best_column, focus, grid_mask, grid_shares
 from heatproof.pooling import pool, poolings
@@ -31,7 +32,6 @@ PAPER_POOLING = {"smoothgrad": "max_norm"}
 """How the original's code makes one value of three channels; it adds the channels where nothing else is said."""
 USUAL_POOLING = "sum_pos"
 CHUNK_VALUES = 2**23
-Randomise = Literal["none", "all", "cascade"]
 
 
 @register_benchmark("focus")
@@ -48,7 +48,7 @@ class Focus(Benchmark):
     mosaics_per_class  and grid, targets, layout, repeats, only: see MosaicSettings
     tile, fit          side of a tile in pixels; how a picture becomes one
     mosaic_seed        seed of the mosaics
-    randomise          explain also the model with all weights drawn anew (all), or layer by layer (cascade)
+    randomise, draws   explain also the model with all weights drawn anew (all), or layer by layer (cascade), so often
     paper_row          compare with one row of the paper's table, such as imagenet/vgg16; default: their mean
     """
 
@@ -62,8 +62,8 @@ class Focus(Benchmark):
         "lrp:composite=focus",
         "smoothgrad:samples=10,sigma=0.2",
         "integrated_gradients:steps=30,rule=gauss_legendre",
+        "lime:top=5",
         "gradient",
-        "gradient_x_input",
         "randomised:grad_cam",
         "edges",
         "centre",
@@ -97,6 +97,7 @@ class Focus(Benchmark):
     limit: int | None = None
     mosaic_seed: int = 0
     randomise: Randomise = "none"
+    draws: int = 1
     paper_row: str | None = None
 
     def __post_init__(self) -> None:
@@ -117,8 +118,8 @@ class Focus(Benchmark):
             raise unknown_name("fit", str(self.fitted), get_args(Fit))
         if self.randomise not in get_args(Randomise):
             raise unknown_name("way to randomise", self.randomise, get_args(Randomise))
+        require_whole("draws", self.draws, 1)
         self.reference()
-        self.networks: dict[str, torch.nn.Module] = {}
 
     def draw(self) -> list[Mosaic]:
         """The mosaics, without their pixels."""
@@ -141,25 +142,13 @@ class Focus(Benchmark):
         self.pictures = check_files(self.drawn, self.side, self.fitted, progress)
         sample = self.classifier.inputs(np.stack([assemble(m, self.side, self.fitted) for m in self.drawn[:2]]))
         self.outputs = output_numbers(self.classifier, classes, sample)
-        self.networks = self.variants()
-        self.predicted = {name: self.predict(module, progress) for name, module in self.networks.items()}
+        name, module = self.classifier.name, self.classifier.module
+        self.versions = Versions(name, module, self.randomise, self.draws, self.mosaic_seed)
+        self.predicted = {version: self.predict(version, progress) for version in self.versions.names}
 
-    def variants(self) -> dict[str, torch.nn.Module]:
-        """The classifier, and its randomised versions where they are wanted."""
-        from heatproof.explainers.baselines import randomised
-        from heatproof.focus.randomise import cascade
-        from heatproof.seeds import derive_seed
-
-        found = {self.classifier.name: self.classifier.module}
-        seed = derive_seed(self.mosaic_seed, "weights")
-        if self.randomise == "all":
-            found["random"] = randomised(self.classifier.module, seed)
-        if self.randomise == "cascade":
-            found |= cascade(self.classifier.module, seed)
-        return found
-
-    def predict(self, module: torch.nn.Module, progress: Progress) -> torch.Tensor:
-        """The logits of all mosaics."""
+    def predict(self, version: str, progress: Progress) -> torch.Tensor:
+        """The logits of all mosaics under a version of the model."""
+        module = self.versions[version]
         found = []
         with torch.no_grad(), untouched(module):
             for start in range(0, len(self.drawn), self.per_chunk):
@@ -194,7 +183,8 @@ class Focus(Benchmark):
             "mean": list(self.classifier.mean),
             "std": list(self.classifier.std),
             "outputs": self.outputs,
-            "models": {n: f"{fingerprint(m)}-{seen[n].hexdigest()[:8]}" for n, m in self.networks.items()},
+            "model": fingerprint(self.classifier.module),
+            "predictions": {name: digest.hexdigest()[:8] for name, digest in seen.items()},
             "poolings": ["paper", *poolings],
         }
 
@@ -202,7 +192,7 @@ class Focus(Benchmark):
         size = self.per_chunk
         return [
             Chunk(f"{start:06d}", name, min(size, len(self.drawn) - start))
-            for name in self.networks
+            for name in self.versions.names
             for start in range(0, len(self.drawn), size)
         ]
 
@@ -232,7 +222,7 @@ class Focus(Benchmark):
         )
 
     def model_for(self, chunk: Chunk) -> torch.nn.Module:
-        return self.networks[chunk.model]
+        return self.versions[chunk.model]
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         truth = batch.masks["target_quadrants"]

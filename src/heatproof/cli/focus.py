@@ -9,10 +9,29 @@ import typer
 
 app = typer.Typer(help="Focus: mosaics, layouts, randomised models, and the bias finder.", no_args_is_help=True)
 
-Images = Annotated[str | None, typer.Option(help="A folder per class, or a CSV (filename, label, subset).")]
-Model = Annotated[str | None, typer.Option(help="As for heatproof run focus.")]
+# Options that several commands have, `heatproof run focus` among them.
+Images = Annotated[
+    Path | None, typer.Option(help="A folder per class, or a CSV (filename, label, subset). Default: those shipped.")
+]
+Subset = Annotated[str | None, typer.Option(help="Subset of the CSV. Default: all but train.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="alexnet, vgg16, resnet18, torchvision:NAME, timm:NAME, my_net.py:factory, or a TorchScript (.pt) or"
+        " torch.export (.pt2) file. Default: the classifier that ships."
+    ),
+]
 Weights = Annotated[Path | None, typer.Option(help="Weights (.npz, .pt) of the model.")]
 Labels = Annotated[Path | None, typer.Option(help="What the outputs mean: a CSV with label, index.")]
+Mean = Annotated[str | None, typer.Option(help="Preprocessing: mean, such as 0.485,0.456,0.406.")]
+Std = Annotated[str | None, typer.Option(help="Preprocessing: standard deviation.")]
+Tile = Annotated[int | None, typer.Option(help="Side of a tile in pixels. Default: 224, or 64 for those shipped.")]
+FitOption = Annotated[
+    str | None, typer.Option("--fit", help="How a picture becomes a tile: crop (original) or squash.")
+]
+Repeats = Annotated[bool, typer.Option("--repeats", help="Allow a picture twice in a mosaic, as the original does.")]
+Grid = Annotated[int, typer.Option(help="Tiles along a side of a mosaic.")]
+Targets = Annotated[int, typer.Option(help="Tiles of the target class.")]
 PerClass = Annotated[int, typer.Option(help="Mosaics of each target class.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random draws.")]
 Method = Annotated[str, typer.Option(help="The explainer.")]
@@ -20,66 +39,126 @@ Out = Annotated[Path, typer.Option(help="Folder of the results.")]
 
 
 @app.command()
+def objects(
+    out: Annotated[Path, typer.Argument(help="Folder to make: a folder per class.")],
+    per_class: Annotated[int, typer.Option(min=1, help="Pictures of each class.")] = 40,
+    split: Annotated[
+        str, typer.Option(help="Name of a draw; those of different names have nothing in common.")
+    ] = "test",
+    side: Annotated[int, typer.Option(min=16, help="Side of a picture in pixels.")] = 64,
+    seed: Seed = 0,
+) -> None:
+    """Pictures of single objects, class = material and shape, for classifiers to be tried on; 0.1 seconds each.
+
+    With its defaults it makes the pictures that ship. objects.png shows them all. Needs pyoidn, the denoiser.
+
+    Example: heatproof focus objects pictures --split mine --per-class 100
+    """
+    from heatproof.errors import HeatproofError
+    from heatproof.focus.objects import SHEET, render_objects, write_pictures, write_sheet
+    from heatproof.progress import bars
+
+    if out.exists() and any(out.iterdir()):
+        raise HeatproofError(f"{out} is not empty; choose another folder.")
+    with bars() as progress:
+        made = render_objects(split, per_class, side=side, seed=seed, denoise=True, progress=progress)
+    write_pictures(made, out)
+    write_sheet(made, out / SHEET)
+    typer.echo(f"{out}: {per_class} pictures of each of {len(made)} classes")
+
+
+@app.command()
 def mosaics(
     images: Images = None,
-    subset: Annotated[str | None, typer.Option(help="Subset of the CSV; default: all but train.")] = None,
+    subset: Subset = None,
     per_class: PerClass = 40,
-    grid: Annotated[int, typer.Option(help="Tiles along a side.")] = 2,
-    targets: Annotated[int, typer.Option(help="Tiles of the target class.")] = 2,
-    tile: Annotated[int, typer.Option(help="Side of a tile in pixels.")] = 224,
-    repeats: Annotated[bool, typer.Option("--repeats", help="Allow a picture twice in a mosaic.")] = False,
+    grid: Grid = 2,
+    targets: Targets = 2,
+    tile: Tile = None,
+    fit: FitOption = None,
+    repeats: Repeats = False,
     seed: Seed = 0,
     out: Out = Path("mosaics"),
 ) -> None:
-    """Mosaics as PNG files with a CSV in the original's columns, for `heatproof run focus --mosaics`."""
-    from heatproof.focus.mosaics import MosaicSettings, check_files, draw_mosaics, write_mosaics
-    from heatproof.focus.objects import shipped_pictures
-    from heatproof.focus.pictures import find_pictures
+    """Mosaics as PNG files with a CSV in the original's columns, for `heatproof run focus --mosaics`.
+
+    Example: heatproof focus mosaics --images photos --per-class 100 --out mosaics
+    """
+    from heatproof.benchmarks.focus import Focus
+    from heatproof.focus.mosaics import check_files, write_mosaics
     from heatproof.progress import bars
 
-    settings = MosaicSettings(per_class, grid, targets, "random", repeats, None, seed)
-    drawn = draw_mosaics(find_pictures(Path(images) if images else shipped_pictures(), subset), settings)
+    options = given(images=images, subset=subset, tile=tile, fit=fit)
+    # The model plays no part, but pictures are not taken without one.
+    drawn = Focus(
+        **options,
+        model=None,
+        mosaics_per_class=per_class,
+        grid=grid,
+        targets=targets,
+        repeats=repeats,
+        mosaic_seed=seed,
+    )
+    found = drawn.draw()
     with bars() as progress:
-        check_files(drawn, tile, "crop", progress)
-        path = write_mosaics(drawn, out, tile, "crop", progress)
-    typer.echo(f"{path}: {len(drawn)} mosaics")
+        check_files(found, drawn.side, drawn.fitted, progress)
+        path = write_mosaics(found, out, drawn.side, drawn.fitted, progress)
+    typer.echo(f"{path}: {len(found)} mosaics")
 
 
 @app.command()
 def layout(
     images: Images = None,
+    subset: Subset = None,
     model: Model = None,
     weights: Weights = None,
     labels: Labels = None,
+    mean: Mean = None,
+    std: Std = None,
+    tile: Tile = None,
+    fit: FitOption = None,
     explainer: Method = "grad_cam",
     per_class: PerClass = 40,
     only: Annotated[str | None, typer.Option(help="This target class alone (the paper: cat).")] = None,
     seed: Seed = 0,
     out: Out = Path("runs/focus-layout"),
 ) -> None:
-    """Focus with the targets in each of the six places, and at random: CSV and box plots."""
+    """Focus with the targets in each of the six places, and at random: CSV and box plots.
+
+    Example: heatproof focus layout --explainer lrp:composite=focus
+    """
     from heatproof.focus.experiments import layouts
 
-    options = given(images=images, model=model, weights=weights, labels=labels, only=only)
-    finish(out, "layout", layouts(out, explainer, seed, mosaics_per_class=per_class, **options))
+    options = classifier_options(images, subset, model, weights, labels, mean, std, tile, fit) | given(only=only)
+    finish(out, "layout", layouts(out, explainer, seed, mosaics_per_class=per_class, **options), ["layout"])
 
 
 @app.command()
 def randomise(
     images: Images = None,
+    subset: Subset = None,
     model: Model = None,
     weights: Weights = None,
     labels: Labels = None,
+    mean: Mean = None,
+    std: Std = None,
+    tile: Tile = None,
+    fit: FitOption = None,
     explainer: Method = "grad_cam",
     per_class: PerClass = 40,
+    draws: Annotated[int, typer.Option(help="Times that random weights are drawn.")] = 3,
     seed: Seed = 0,
     out: Out = Path("runs/focus-randomise"),
 ) -> None:
-    """Focus of the trained model, of a random one, and with layers randomised from the top: CSV and box plots."""
+    """Focus of the trained model, of a random one, and with layers randomised from the top: CSV and figures.
+
+    Example: heatproof focus randomise --images photos --model my_net.py:build --labels labels.csv --draws 1
+    """
     from heatproof.focus.experiments import randomisation
 
-    options = given(images=images, model=model, weights=weights, labels=labels)
-    finish(out, "randomise", randomisation(out, explainer, seed, mosaics_per_class=per_class, **options))
+    options = classifier_options(images, subset, model, weights, labels, mean, std, tile, fit) | {"draws": draws}
+    groups = randomisation(out, explainer, seed, mosaics_per_class=per_class, **options)
+    finish(out, "randomise", groups, ["randomise", "histogram"])
 
 
 @app.command()
@@ -104,15 +183,53 @@ def bias(
     typer.echo(f"table  {run / 'bias.csv'}\nmatrix {run / 'bias.svg'}")
 
 
+def classifier_options(
+    images: Path | None,
+    subset: str | None,
+    model: str | None,
+    weights: Path | None,
+    labels: Path | None,
+    mean: str | None,
+    std: str | None,
+    tile: int | None,
+    fit: str | None,
+) -> dict[str, Any]:
+    """Those of the options that were given, as the benchmark takes them."""
+    return given(
+        images=images,
+        subset=subset,
+        model=model,
+        weights=weights,
+        labels=labels,
+        mean=numbers("mean", mean),
+        std=numbers("std", std),
+        tile=tile,
+        fit=fit,
+    )
+
+
 def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def finish(folder: Path, name: str, groups: dict[str, list[float]]) -> None:
+def numbers(name: str, text: str | None) -> list[float] | None:
+    """Numbers from words with commas between."""
+    from heatproof.errors import HeatproofError
+
+    try:
+        return None if text is None else [float(word) for word in text.split(",")]
+    except ValueError as problem:
+        raise HeatproofError(f"--{name} must be numbers with commas between, got {text!r}.") from problem
+
+
+def finish(folder: Path, name: str, groups: dict[str, list[float]], figures: list[str]) -> None:
+    """Print the means, and where the files are."""
     import math
 
     for group, values in groups.items():
         defined = [value for value in values if not math.isnan(value)]
         mean = sum(defined) / len(defined) if defined else math.nan
         typer.echo(f"{group:<40} mean {mean:.3f}  n {len(defined)}")
-    typer.echo(f"table  {folder / (name + '.csv')}\nfigure {folder / (name + '.svg')}")
+    typer.echo(f"table  {folder / (name + '.csv')}")
+    for figure in figures:
+        typer.echo(f"figure {folder / (figure + '.svg')}")

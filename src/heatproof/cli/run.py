@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heatproof.cli import focus as focus_options
 from heatproof.engine.store import default_folder
 
 if TYPE_CHECKING:
@@ -195,31 +196,22 @@ def focus(
         Preset, typer.Option(metavar="NAME", help="quick, standard, paper: 10, 40, 100 mosaics of each class.")
     ] = Preset.standard,
     explainers: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Default: Focus's own; add lime:top=5.")
+        str | None, typer.Option(metavar="LIST", help="Default: the paper's six, gradient and floors.")
     ] = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(help="A folder per class, or a CSV (filename, label, subset). Default: those shipped."),
-    ] = None,
-    subset: Annotated[str | None, typer.Option(help="Subset of the CSV. Default: all but train.")] = None,
+    images: focus_options.Images = None,
+    subset: focus_options.Subset = None,
     mosaics: Annotated[Path | None, typer.Option(help="A CSV of mosaics made before, instead of images.")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="alexnet, vgg16, resnet18, torchvision:NAME, timm:NAME, my_net.py:factory, or a TorchScript (.pt) or"
-            " torch.export (.pt2) file. Default: the classifier that ships."
-        ),
-    ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Weights (.npz, .pt) of the model.")] = None,
-    labels: Annotated[Path | None, typer.Option(help="What the outputs mean: a CSV with label, index.")] = None,
-    mean: Annotated[str | None, typer.Option(help="Preprocessing: mean, such as 0.485,0.456,0.406.")] = None,
-    std: Annotated[str | None, typer.Option(help="Preprocessing: standard deviation.")] = None,
+    model: focus_options.Model = None,
+    weights: focus_options.Weights = None,
+    labels: focus_options.Labels = None,
+    mean: focus_options.Mean = None,
+    std: focus_options.Std = None,
     mosaics_per_class: Annotated[int | None, typer.Option(help="Mosaics of each target class.")] = None,
-    grid: Annotated[int | None, typer.Option(help="Tiles along a side of a mosaic.")] = None,
-    targets: Annotated[int | None, typer.Option(help="Tiles of the target class.")] = None,
-    tile: Annotated[int | None, typer.Option(help="Side of a tile in pixels.")] = None,
-    fit: Annotated[str | None, typer.Option(help="How a picture becomes a tile: crop (original) or squash.")] = None,
-    repeats: Annotated[bool, typer.Option("--repeats", help="Allow a picture twice in a mosaic.")] = False,
+    grid: focus_options.Grid = 2,
+    targets: focus_options.Targets = 2,
+    tile: focus_options.Tile = None,
+    fit: focus_options.FitOption = None,
+    repeats: focus_options.Repeats = False,
     paper_row: Annotated[str | None, typer.Option(help="Row of the paper's table, such as imagenet/vgg16.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/focus-PRESET.")] = None,
     seed: Seed = 0,
@@ -242,21 +234,13 @@ def focus(
 
     heatproof run focus --images photos --model my_net.py:build --labels labels.csv
     """
-    options: dict[str, Any] = {
-        "images": images,
-        "subset": subset,
+    given = focus_options.classifier_options(images, subset, model, weights, labels, mean, std, tile, fit)
+    options: dict[str, Any] = given | {
         "mosaics": mosaics,
-        "model": model,
-        "weights": weights,
-        "labels": labels,
-        "mean": numbers("mean", mean),
-        "std": numbers("std", std),
         "mosaics_per_class": mosaics_per_class,
         "grid": grid,
         "targets": targets,
-        "tile": tile,
-        "fit": fit,
-        "repeats": repeats or None,
+        "repeats": repeats,
         "paper_row": paper_row,
         "limit": limit,
         "mosaic_seed": seed,
@@ -267,16 +251,6 @@ def focus(
     else:
         how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
         run_and_show("focus", out or default_folder("focus", preset.value), shared | options | how)
-
-
-def numbers(name: str, text: str | None) -> list[float] | None:
-    """Numbers from words with commas between."""
-    from heatproof.errors import HeatproofError
-
-    try:
-        return None if text is None else [float(word) for word in text.split(",")]
-    except ValueError as problem:
-        raise HeatproofError(f"--{name} must be numbers with commas between, got {text!r}.") from problem
 
 
 def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ def focus_classifier(
     epochs: Annotated[int | None, typer.Option(help="Times through the pictures. Default: 25.")] = None,
     out: Annotated[Path, typer.Option(help="Where to write.")] = Path("object_classifier.npz"),
 ) -> None:
-    """Focus's classifier of single objects, on pictures that it renders first; some minutes.
+    """Focus's classifier of single objects, on pictures that it renders first (with pyoidn, the denoiser).
 
     Example: heatproof train focus-classifier --out net.npz
     """
@@ -49,7 +49,7 @@ def focus_classifier(
     from heatproof.progress import bars
 
     with bars() as progress:
-        pictures = render_objects("train", per_class, progress=progress)
+        pictures = render_objects("train", per_class, denoise=True, progress=progress)
         network = train(pictures, seed, EPOCHS if epochs is None else epochs, progress=progress)
     save_weights(network, out)
     typer.echo(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")

@@ -9,8 +9,9 @@ from typing import Any
 from heatproof.api import run
 from heatproof.benchmarks.focus import under_paper_pooling
 from heatproof.focus.bias import find_pairs, pair_rows, tile_shares
-from heatproof.focus.figures import box_plot, pair_matrix
+from heatproof.focus.figures import box_plot, histograms, pair_matrix
 from heatproof.focus.mosaics import LAYOUTS
+from heatproof.focus.randomise import EVERYTHING, without_draw
 from heatproof.lazy import pl
 from heatproof.progress import Progress, bars
 from heatproof.results.run import Run
@@ -28,12 +29,18 @@ def layouts(out: Path, explainer: str, seed: int, **options: Any) -> dict[str, l
 
 
 def randomisation(out: Path, explainer: str, seed: int, **options: Any) -> dict[str, list[float]]:
-    """Focus of the trained model, of a random one and of the cascade; randomise.csv and randomise.svg."""
+    """Focus of the trained model, of a random one and of the cascade, all draws together.
+
+    randomise.csv, randomise.svg with box plots, and histogram.svg with the trained model beside the random one.
+    """
     groups: dict[str, list[float]] = {}
     with bars() as progress:
         for way in ("all", "cascade"):
             finished = one_run(out / way, explainer, seed, progress, randomise=way, **options)
             groups |= focus_by_model(finished)
+    trained = next(iter(groups))
+    title = f"Focus of {explainer}: {trained}, trained and random"
+    write_text(out / "histogram.svg", histograms(title, {name: groups[name] for name in (trained, EVERYTHING)}))
     return written(out, "randomise", f"Focus of {explainer}, weights drawn anew", groups)
 
 
@@ -52,9 +59,12 @@ def one_run(folder: Path, explainer: str, seed: int, progress: Progress, **optio
 
 
 def focus_by_model(finished: Run) -> dict[str, list[float]]:
-    """Focus of every mosaic under the paper's pooling, by model."""
+    """Focus of every mosaic under the paper's pooling, by version of the model."""
     rows = under_paper_pooling(finished.scores().filter(pl.col("metric") == "focus"))
-    return {str(name): group["value"].to_list() for (name,), group in rows.group_by("model", maintain_order=True)}
+    groups: dict[str, list[float]] = {}
+    for (name,), group in rows.group_by("model", maintain_order=True):
+        groups.setdefault(without_draw(str(name)), []).extend(group["value"])
+    return groups
 
 
 def written(out: Path, name: str, title: str, groups: dict[str, list[float]]) -> dict[str, list[float]]:

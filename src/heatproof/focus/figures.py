@@ -10,6 +10,8 @@ from heatproof.lazy import np, pl
 from heatproof.report.gallery import document
 
 LABEL, WIDTH, ROW, CELL = 230, 520, 26, 46
+BINS, BARS = 25, 120
+"""Bins of a histogram, and its height."""
 
 
 def box_plot(title: str, groups: Mapping[str, Sequence[float]]) -> str:
@@ -39,6 +41,32 @@ def box_plot(title: str, groups: Mapping[str, Sequence[float]]) -> str:
         )
         parts.append(f'<text class="soft" x="{LABEL + WIDTH + 8}" y="{y + 14}">{defined.mean():.3f}</text>')
     return document(LABEL + WIDTH + 60, bottom + 24, parts)
+
+
+def histograms(title: str, groups: Mapping[str, Sequence[float]]) -> str:
+    """A histogram per group from 0 to 1, one below the other; 0.5 marked. Heights are shares of the group."""
+    parts = [f'<text class="title" x="0" y="14">{escape(title)}</text>']
+    shares = {}
+    for name, values in groups.items():
+        defined = np.asarray(values, dtype=float)
+        defined = defined[~np.isnan(defined)]
+        counts, _ = np.histogram(defined, BINS, (0.0, 1.0))
+        shares[name] = (counts / max(1, len(defined)), f"mean {defined.mean() if len(defined) else np.nan:.3f}")
+    most = max(float(share.max()) for share, _ in shares.values()) or 1.0
+    for place, (name, (share, mean)) in enumerate(shares.items()):
+        base = 34 + (BARS + ROW) * place + BARS
+        parts.append(f'<text x="0" y="{base - 18}">{escape(name)}</text>')
+        parts.append(f'<text class="soft" x="0" y="{base - 2}">{mean}, n = {len(groups[name]):,}</text>')
+        for number, height in enumerate(BARS * share / most):
+            x = LABEL + WIDTH * number / BINS
+            box = f'x="{x:.1f}" y="{base - height:.1f}" width="{WIDTH / BINS - 1:.1f}" height="{height:.1f}"'
+            parts.append(f'<rect {box} fill="#7aa6d8"/>')
+        parts.append(f'<line x1="{LABEL}" x2="{LABEL + WIDTH}" y1="{base}" y2="{base}" stroke="#5b6875"/>')
+        for tenth in range(0, 11, 5):
+            x = LABEL + WIDTH * tenth / 10
+            parts.append(f'<line x1="{x}" x2="{x}" y1="{base - BARS}" y2="{base}" stroke="#d5dbe1"/>')
+            parts.append(f'<text class="soft" x="{x}" y="{base + 16}" text-anchor="middle">{tenth / 10}</text>')
+    return document(LABEL + WIDTH + 60, 34 + (BARS + ROW) * len(groups), parts)
 
 
 def pair_matrix(pairs: pl.DataFrame, classes: Sequence[str]) -> str:

@@ -98,7 +98,7 @@ def write_pictures(pictures: Mapping[str, NDArray[np.uint8]], folder: Path) -> N
 
 
 def write_sheet(pictures: Mapping[str, NDArray[np.uint8]], path: Path) -> None:
-    """All pictures as one: a row per class."""
+    """All pictures as one, a row per class: how those of the package are kept."""
     from PIL import Image
 
     rows = [np.concatenate(list(stack), axis=1) for stack in pictures.values()]
