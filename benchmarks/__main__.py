@@ -15,6 +15,7 @@ EVERY = {
     "lime": "lime_ratios",
     "rise": "rise",
     "standard-run": "standard_run",
+    "focus": "focus",
     "clevr-rendering": "clevr_rendering",
     "clevr-questions": "clevr_questions",
     "clevr-ground-truth": "clevr_ground_truth",

@@ -24,8 +24,9 @@ from heatproof.focus.objects import SIDE, shipped_pictures
 from heatproof.focus.pictures import Fit, find_pictures
 from heatproof.focus.randomise import Randomise, Versions
 from heatproof.lazy import np, pl, torch
-from heatproof.metrics.localisation import best_column, focus, grid_mask, grid_shares
-from heatproof.pooling import pool, poolings
+from heatproof.metrics.heatmap_scores import score_heatmaps
+from heatproof.metrics.localisation import best_column, grid_mask
+from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
 
 PAPER_POOLING = {"smoothgrad": "max_norm"}
@@ -225,15 +226,19 @@ class Focus(Benchmark):
         return self.versions[chunk.model]
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
-        truth = batch.masks["target_quadrants"]
+        """Focus, the mass accuracy with the target's tiles as mask, and the share of each single tile."""
         grid = self.drawn[0].grid
+        tiles = grid_mask((batch.space[0], batch.space[1]), grid, torch.eye(grid**2, dtype=torch.bool))
+        masks = {"target_quadrants": batch.masks["target_quadrants"].numpy()}
+        masks |= {
+            f"share_{i}": np.broadcast_to(tile, (len(batch), *tile.shape)) for i, tile in enumerate(tiles.numpy())
+        }
+        scores = score_heatmaps(relevance.cpu().numpy(), masks, ranked=False)
         values: dict[tuple[str, str, str], torch.Tensor] = {}
-        for pooling in poolings:
-            heatmap = pool(relevance, pooling)
-            values["focus", "target_quadrants", pooling] = focus(heatmap, truth)
+        for pooling, by_mask in zip(scores.poolings, torch.from_numpy(scores.mass), strict=True):
+            values["focus", "target_quadrants", pooling] = by_mask[0]
             if pooling in (USUAL_POOLING, *PAPER_POOLING.values()):
-                shares = grid_shares(heatmap, grid)
-                values |= {(f"share_{i}", "", pooling): shares[:, i] for i in range(grid**2)}
+                values |= {(f"share_{i}", "", pooling): share for i, share in enumerate(by_mask[1:])}
         return score_rows(batch, values)
 
     def summarise(self, scores: pl.DataFrame) -> pl.DataFrame:

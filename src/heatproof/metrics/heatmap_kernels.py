@@ -133,8 +133,9 @@ def score(
     mass: Floats,
     rank: Floats,
     state: NDArray[np.int8],
+    ranked: bool,
 ) -> None:
-    """Fill mass, rank and state (P, M, B) of relevance (B, C, N) against masks (M, B, N)."""
+    """Fill mass, rank (NaN if not `ranked`) and state (P, M, B) of relevance (B, C, N) against masks (M, B, N)."""
     cases, _, positions = relevance.shape
     pooled = np.empty(positions)
     bits = pooled.view(np.int64)
@@ -160,9 +161,10 @@ def score(
                     state[p, m, b] = ALL_ZERO
                 else:
                     state[p, m, b] = DEFINED
-                    mass[p, m, b] = add_up_inside(pooled, masks[m, b]) / total
+                defined = state[p, m, b] == DEFINED
+                mass[p, m, b] = add_up_inside(pooled, masks[m, b]) / total if defined else np.nan
+                if defined and ranked:
                     kth = kth_largest(bits, sizes[m], left, bins)
                     rank[p, m, b] = rank_of(bits, kth, masks[m, b], sizes[m])
-                    continue
-                mass[p, m, b] = np.nan
-                rank[p, m, b] = np.nan
+                else:
+                    rank[p, m, b] = np.nan

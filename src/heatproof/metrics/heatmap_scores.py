@@ -33,9 +33,15 @@ class HeatmapScores:
 
 
 def score_heatmaps(
-    relevance: NDArray[Any], masks: Mapping[str, NDArray[np.bool_]], poolings: Sequence[str] | None = None
+    relevance: NDArray[Any],
+    masks: Mapping[str, NDArray[np.bool_]],
+    poolings: Sequence[str] | None = None,
+    ranked: bool = True,
 ) -> HeatmapScores:
-    """Scores of relevance (B, C, *space), signed, against boolean masks (B, *space) by name."""
+    """Scores of relevance (B, C, *space), signed, against boolean masks (B, *space) by name.
+
+    Ranks take most of the time; without `ranked` they are NaN.
+    """
     from heatproof.metrics import heatmap_kernels as kernels
 
     chosen = tuple(known_poolings) if poolings is None else tuple(poolings)
@@ -57,5 +63,5 @@ def score_heatmaps(
     shape = (len(chosen), len(stacked), cases)
     scores = HeatmapScores(chosen, tuple(masks), np.empty(shape), np.empty(shape), np.empty(shape, np.int8))
     codes = np.array([kernels.CODES[name] for name in chosen], dtype=np.int64)
-    kernels.score(flat, stacked, codes, scores.mass, scores.rank, scores.state)
+    kernels.score(flat, stacked, codes, scores.mass, scores.rank, scores.state, ranked)
     return scores

@@ -76,14 +76,6 @@ def grid_mask(space: tuple[int, int], grid: int, chosen: torch.Tensor) -> torch.
     return chosen[:, rows[:, None] * grid + columns]
 
 
-def grid_shares(relevance: torch.Tensor, grid: int) -> torch.Tensor:
-    """Share of the positive relevance (B, H, W) in each tile (B, grid * grid); NaN where there is none."""
-    tiles = torch.eye(grid * grid, dtype=torch.bool)
-    space = (relevance.shape[1], relevance.shape[2])
-    masks = [grid_mask(space, grid, tile.expand(len(relevance), -1)) for tile in tiles]
-    return torch.stack([focus(relevance, mask) for mask in masks], 1)
-
-
 def flat_pair(heatmap: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Heatmap in float64 and mask, both (B, positions), once they are seen to fit each other."""
     if heatmap.shape != mask.shape or heatmap.ndim < 2:
