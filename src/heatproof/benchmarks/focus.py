@@ -262,13 +262,13 @@ class Focus(Benchmark):
         rows = rows.filter((pl.col("model") == self.classifier.name) & (pl.col("target") != ""))
         best = [
             f"{explainer} {best_pooling(group)}"
-            for (explainer,), group in rows.group_by("explainer", maintain_order=True)
+            for (explainer, _), group in rows.group_by("explainer", "target", maintain_order=True)
         ]
         row = "the mean over the paper's twelve networks" if self.paper_row is None else f"its row {self.paper_row}"
         return [
             f"0.5 is chance. The column “paper” is {row}, on other pictures than these.",
             "Focus takes the pooling of the original's code: the largest absolute value over channels for smoothgrad,"
-            f" the positive part of their sum for all others. Best poolings here: {', '.join(best)}.",
+            f" the positive part of their sum for all others. Best poolings here: {', '.join(dict.fromkeys(best))}.",
         ]
 
     def examples(self) -> frozenset[str]:

@@ -164,23 +164,57 @@ def randomise(
 @app.command()
 def bias(
     run: Annotated[Path, typer.Argument(help="Folder of a run of focus.")],
-    explainer: Method = "grad_cam",
+    explainer: Annotated[str, typer.Option(help="Whose heatmaps to go by: one of the run.")] = "grad_cam",
     below: Annotated[float, typer.Option(help="A pair is low below this share.")] = 0.5,
     level: Annotated[float, typer.Option(help="Level of significance, after correction.")] = 0.05,
 ) -> None:
-    """Pairs of classes that the model takes for each other: CSV and a matrix, in the run's folder."""
-    from heatproof.focus.experiments import write_bias
+    """Which class the model sees in pictures of which other: CSV, matrix, and a section of the run's page.
 
-    found = write_bias(run, explainer, below, level)
-    named = found.filter("found")
-    typer.echo(f"{len(named)} of {len(found)} pairs have a share significantly below {below}")
-    for row in named.iter_rows(named=True):
+    Example: heatproof focus bias runs/focus-standard
+    """
+    from heatproof.focus.bias_results import write_bias
+    from heatproof.progress import bars
+    from heatproof.report.page import REPORT
+
+    with bars() as progress:
+        table, place, missing = write_bias(run, explainer, below, level, progress)
+    found = table.filter("found")
+    typer.echo(f"{len(found)} of {len(table)} pairs have a share significantly below {below}")
+    for row in found.iter_rows(named=True):
         typer.echo(
-            f"  {row['target_class']} seen in {row['other']}: share {row['share']:.2f}"
+            f"  {row['target_class']} is seen in {row['other_class']}: share {row['share']:.2f}"
             f" ({row['share_low']:.2f} to {row['share_high']:.2f}), Focus {row['focus']:.2f}, n = {row['n']},"
             f" corrected p = {row['p_corrected']:.2g}"
         )
-    typer.echo(f"table  {run / 'bias.csv'}\nmatrix {run / 'bias.svg'}")
+    if missing:
+        typer.echo(f"without pictures: {missing}", err=True)
+    typer.echo(
+        f"tables {place / 'pairs.csv'}, {place / 'classes.csv'}\nmatrix {place / 'matrix.svg'}\npage   {run / REPORT}"
+    )
+
+
+@app.command("planted-bias")
+def planted_bias(
+    seeds: Annotated[int, typer.Option(help="Seeds 0, 1, ...: each its own pictures, weights and mosaics.")] = 10,
+    features: Annotated[str, typer.Option(help="What is planted: colour, object, or both with a comma.")] = (
+        "colour,object"
+    ),
+    in_target_too: Annotated[
+        bool, typer.Option("--in-target-too", help="Judge on cubes that carry the feature too: not to be found.")
+    ] = False,
+    out: Out = Path("runs/focus-planted-bias"),
+) -> None:
+    """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names."""
+    from heatproof.focus.planted import rates, row_line, validate
+    from heatproof.progress import bars
+
+    with bars() as progress:
+        rows = validate(
+            out, [name.strip() for name in features.split(",")], seeds, progress, in_target_too=in_target_too
+        )
+    for line in (*map(row_line, rows), *rates(rows)):
+        typer.echo(line)
+    typer.echo(f"table  {out / 'planted-bias.csv'}")
 
 
 def classifier_options(

@@ -18,6 +18,8 @@ from heatproof.workspace import write_whole
 SUMMARY = "summary.parquet"
 LEADERBOARD = "leaderboard.csv"
 STATISTICS = "statistics.csv"
+PARTS = ("scores", "failures", "heatmaps", "bias")
+"""Folders with a folder for each explainer."""
 RESULTS = (SUMMARY, LEADERBOARD, STATISTICS, "leaderboard.md", "report.html")
 """What is made from the parts when a run ends."""
 
@@ -55,7 +57,7 @@ class Store:
         An explainer whose code has changed since loses its old parts, and only it.
         """
         if self.manifest_path.exists() and not resume:
-            for name in ("scores", "failures", "heatmaps"):
+            for name in PARTS:
                 shutil.rmtree(self.folder / name, ignore_errors=True)
             for name in RESULTS:
                 (self.folder / name).unlink(missing_ok=True)
@@ -69,7 +71,7 @@ class Store:
                     + "\nGive this run another folder with --out, or redo that one with --no-resume."
                 )
             for folder in changed_explainers(old["explainers"], manifest["explainers"]):
-                for name in ("scores", "failures", "heatmaps"):
+                for name in PARTS:
                     shutil.rmtree(self.folder / name / folder, ignore_errors=True)
             manifest = merged(old, manifest)
         elif self.folder.is_dir() and any(self.folder.iterdir()):

@@ -1,15 +1,13 @@
-"""The paper's other experiments: where the targets lie, models without what they learnt, and biases."""
+"""The paper's other experiments: where the targets lie, and models without what they learnt."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from heatproof.api import run
 from heatproof.benchmarks.focus import under_paper_pooling
-from heatproof.focus.bias import find_pairs, pair_rows, tile_shares
-from heatproof.focus.figures import box_plot, histograms, pair_matrix
+from heatproof.focus.figures import box_plot, histograms
 from heatproof.focus.mosaics import LAYOUTS
 from heatproof.focus.randomise import EVERYTHING, without_draw
 from heatproof.lazy import pl
@@ -72,16 +70,6 @@ def written(out: Path, name: str, title: str, groups: dict[str, list[float]]) ->
     write_whole(out / f"{name}.csv", table.write_csv)
     write_text(out / f"{name}.svg", box_plot(title, groups))
     return groups
-
-
-def write_bias(folder: Path, explainer: str, below: float, level: float) -> pl.DataFrame:
-    """bias.csv and bias.svg of a run: every pair of classes, the low ones found."""
-    shares = tile_shares(Run(folder), explainer)
-    found = find_pairs(pair_rows(shares), below, level)
-    classes: Sequence[str] = sorted({*found["target_class"], *found["other"]})
-    write_whole(folder / "bias.csv", found.write_csv)
-    write_text(folder / "bias.svg", pair_matrix(found, classes))
-    return found
 
 
 def write_text(path: Path, text: str) -> None:

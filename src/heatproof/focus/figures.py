@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import escape
 
@@ -69,24 +70,38 @@ def histograms(title: str, groups: Mapping[str, Sequence[float]]) -> str:
     return document(LABEL + WIDTH + 60, 34 + (BARS + ROW) * len(groups), parts)
 
 
-def pair_matrix(pairs: pl.DataFrame, classes: Sequence[str]) -> str:
-    """The pair's share for every target (row) and other class (column): red below 0.5, blue above, found ones boxed."""
-    cells = {(row["target_class"], row["other"]): row for row in pairs.iter_rows(named=True)}
-    top = 120
-    parts = ['<text class="title" x="0" y="14">share of the target; 0.5: as much on the other class</text>']
+def pair_matrix(pairs: pl.DataFrame, below: float) -> str:
+    """The share of every target (row) and other class (column): red below `below`, blue above, found ones framed."""
+    classes = sorted({*pairs["target_class"], *pairs["other_class"]})
+    cells = {(row["target_class"], row["other_class"]): row for row in pairs.iter_rows(named=True)}
+    label = 24 + 8 * max(map(len, classes))
+    top = 40 + 6 * max(map(len, classes))
+    title = f"share of the target (rows) beside each other class (columns); framed: surely below {below:g}"
+    parts = [f'<text class="title" x="0" y="14">{escape(title)}</text>']
     for place, name in enumerate(classes):
-        x, y = LABEL + CELL * place, top + CELL * place
+        x, y = label + CELL * place, top + CELL * place
         parts.append(f'<text transform="translate({x + 28},{top - 8}) rotate(-45)">{escape(name)}</text>')
         parts.append(f'<text x="0" y="{y + 28}">{escape(name)}</text>')
         for column, other in enumerate(classes):
-            row = cells.get((name, other))
-            if row is None:
-                continue
-            colour = "#d6453d" if row["share"] < 0.5 else "#3567c4"
-            box = f'x="{LABEL + CELL * column}" y="{y}" width="{CELL - 2}" height="{CELL - 2}"'
-            edge = ' stroke="#1c2733" stroke-width="3"' if row["found"] else ""
-            strength = min(1.0, 2 * abs(row["share"] - 0.5))
-            parts.append(f'<rect {box} fill="{colour}" fill-opacity="{strength:.2f}"{edge}/>')
-            middle = LABEL + CELL * column + CELL // 2
-            parts.append(f'<text x="{middle}" y="{y + 28}" text-anchor="middle">{row["share"]:.2f}</text>')
-    return document(LABEL + CELL * len(classes) + 60, top + CELL * len(classes), parts)
+            if (name, other) in cells:
+                parts += matrix_cell(cells[name, other], below, label + CELL * column, y)
+    return document(max(label + CELL * len(classes) + top, 8 * len(title)), top + CELL * len(classes), parts)
+
+
+def matrix_cell(pair: Mapping[str, Any], below: float, x: float, y: float) -> list[str]:
+    """One square of the matrix with its number."""
+    colour, strength = shade(pair["share"], below)
+    edge = ' stroke="#1c2733" stroke-width="3"' if pair["found"] else ""
+    tip = f"{pair['target_class']} beside {pair['other_class']}: n = {pair['n']}, p = {pair['p_corrected']:.2g}"
+    return [
+        f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" fill="{colour}" fill-opacity="{strength:.2f}"'
+        f"{edge}><title>{escape(tip)}</title></rect>",
+        f'<text x="{x + CELL // 2}" y="{y + 28}" text-anchor="middle">{pair["share"]:.2f}</text>',
+    ]
+
+
+def shade(share: float, below: float) -> tuple[str, float]:
+    """Red where the share is low, blue where it is not; the stronger the further from `below`."""
+    if share < below:
+        return "#d6453d", (below - share) / below
+    return "#3567c4", (share - below) / (1 - below)

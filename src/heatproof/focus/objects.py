@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,15 +28,24 @@ SHIPPED = 40
 """Pictures of each class in the package."""
 SHEET = "objects.png"
 
-Colours = Callable[[str, random.Random], str]
-"""From a class and a random stream to the colour of an object."""
+
+@dataclass(frozen=True)
+class Look:
+    """The colour of an object, and whether a small yellow metal sphere stands beside it."""
+
+    colour: str
+    companion: bool = False
 
 
-def any_colour(_label: str, rng: random.Random) -> str:
-    return rng.choice(list(world.COLOURS))
+Looks = Callable[[str, random.Random], Look]
+"""From a class and a random stream to the look of an object."""
 
 
-def object_scene(label: str, split: str, number: int, seed: int = 0, colours: Colours = any_colour) -> dict[str, Any]:
+def any_colour(_label: str, rng: random.Random) -> Look:
+    return Look(rng.choice(list(world.COLOURS)))
+
+
+def object_scene(label: str, split: str, number: int, seed: int = 0, looks: Looks = any_colour) -> dict[str, Any]:
     """One large object in front of a camera that stands close; place, turn, colour, camera and lamps are drawn."""
     rng = random.Random(derive_seed(seed, "focus object", split, label, number))
     shape, material = CLASSES[label]
@@ -44,16 +54,21 @@ def object_scene(label: str, split: str, number: int, seed: int = 0, colours: Co
     lamps = {name: [place + 2 * rng.random() - 1 for place in lamp] for name, lamp in world.LAMPS.items()}
     # Towards the camera, so that the object stands in the middle of the picture.
     x, y = (place / 9 + 0.3 * (2 * rng.random() - 1) for place in world.CAMERA[:2])
-    thing = {
-        "shape": shape,
-        "material": material,
-        "size": "large",
-        "color": colours(label, rng),
-        "3d_coords": [x, y, world.SIZES["large"]],
-        "rotation": 360 * rng.random(),
-    }
+    look = looks(label, rng)
+    things = [one_object(shape, material, "large", look.colour, x, y, 360 * rng.random())]
+    if look.companion:
+        # In front of the object, to its left or right.
+        side = rng.choice((-1, 1))
+        east, south = (place / 10 for place in world.CAMERA[:2])
+        place = (x + 0.7 * east - 0.7 * side * south, y + 0.7 * south + 0.7 * side * east)
+        things.append(one_object("sphere", "metal", "small", "yellow", *place, 0.0))
     render = {"camera": camera, "seed": derive_seed(seed, split, label)} | lamps
-    return {"objects": [thing], "image_index": number, "_render": render}
+    return {"objects": things, "image_index": number, "_render": render}
+
+
+def one_object(shape: str, material: str, size: str, colour: str, x: float, y: float, turn: float) -> dict[str, Any]:
+    kind = {"shape": shape, "material": material, "size": size, "color": colour}
+    return kind | {"3d_coords": [x, y, world.SIZES[size]], "rotation": turn}
 
 
 def render_objects(
@@ -63,7 +78,7 @@ def render_objects(
     side: int = SIDE,
     samples: int = SAMPLES,
     seed: int = 0,
-    colours: Colours = any_colour,
+    looks: Looks = any_colour,
     classes: Sequence[str] = tuple(CLASSES),
     denoise: bool | None = None,
     progress: Progress = silent,
@@ -78,7 +93,7 @@ def render_objects(
         made = []
         for number in range(per_class):
             progress(f"rendering pictures: {split}", place * per_class + number, len(classes) * per_class)
-            scene = object_scene(label, split, number, seed, colours)
+            scene = object_scene(label, split, number, seed, looks)
             picture = render(scene, wide, side, samples=samples, denoise=denoise).image
             made.append(picture[:, margin : margin + side])
         found[label] = np.stack(made)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
 from heatproof.metrics import metrics
+from heatproof.report.bias import biases
 from heatproof.report.figures import dot_plot, signal
 from heatproof.report.gallery import overlay, picture, small
 from heatproof.results.tables import Board, Line, boards, failure_lines, grids, heading, ranked
@@ -47,6 +48,7 @@ def write_report(run: Run) -> Path:
         strip=example_strip(run, shown),
         grids=grids(run),
         pictures=picture_strip(run, shown),
+        biases=biases(run.folder),
         failures=failure_lines(run),
         style=static("report.css"),
         script=static("report.js"),

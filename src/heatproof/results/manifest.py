@@ -11,8 +11,9 @@ import platform
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from heatproof.benchmarks.base import Benchmark
@@ -33,10 +34,31 @@ def make_manifest(benchmark: Benchmark, explainers: Sequence[Explainer], seed: i
         "metrics": list(benchmark.metrics),
         "columns": [dict(column) for column in benchmark.columns()],
         "configuration": configuration | benchmark.configuration(),
+        "options": options_of(benchmark),
         "explainers": [describe(explainer) for explainer in explainers],
         "versions": {"python": platform.python_version()} | {name: version(name) for name in ("torch", "scikit-learn")},
         "machine": f"{platform.system()} {platform.machine()}",
     }
+
+
+OBJECT = "<Python object>"
+
+
+def options_of(benchmark: Benchmark) -> dict[str, Any]:
+    """The arguments to make the benchmark again, as plain data; a network, say, is only marked as an object."""
+
+    def plain(value: Any) -> Any:
+        return str(value) if isinstance(value, Path) else OBJECT
+
+    if not is_dataclass(benchmark):
+        return {}
+    names = [field.name for field in fields(benchmark) if field.init]
+    return {name: json.loads(json.dumps(getattr(benchmark, name), default=plain)) for name in names}
+
+
+def is_object(option: Any) -> bool:
+    """Whether an option from run.json was no plain data, so that it is lost."""
+    return OBJECT in (option if isinstance(option, list) else [option])
 
 
 def describe(explainer: Explainer) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""The page's section on what the model confuses, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import heatproof
+from heatproof.focus.bias_results import SHOWN_MOSAICS, SHOWN_PAIRS, write_bias
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped classifier, with so loose a limit that pairs are found."""
+    out = tmp_path_factory.mktemp("run") / "r"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEATPROOF_HOME", str(tmp_path_factory.mktemp("home")))
+        heatproof.run("focus", explainers="grad_cam", mosaics_per_class=12, out=out)
+        return write_bias(out, below=0.85, level=0.2).folder
+
+
+@pytest.fixture
+def page(browser: webdriver.Chrome, findings: Path) -> webdriver.Chrome:
+    browser.get((findings.parents[1] / "report.html").as_uri())
+    return browser
+
+
+def texts(page: webdriver.Chrome, selector: str) -> list[str]:
+    return [element.text for element in page.find_elements("css selector", selector)]
+
+
+def test_found_pairs_stand_first_with_their_pictures(page, findings):
+    pairs = pl.read_csv(findings / "pairs.csv").filter("found")
+    worst = pl.read_csv(findings / "worst.csv")
+    assert f"{len(pairs)} of 30 pairs found" in texts(page, ".bias .verdict")[0]
+    named = [f"{row['target_class']} is seen in {row['other_class']}" for row in pairs.to_dicts()[:SHOWN_PAIRS]]
+    assert texts(page, ".bias .pair h3") == named
+    images = "[...document.querySelectorAll('.bias .worst img')]"
+    sizes = page.execute_script(f"return {images}.map(image => [image.naturalWidth, image.clientWidth > 60])")
+    assert sizes == [[128, True]] * 2 * len(worst)
+    assert len(worst) <= SHOWN_PAIRS * SHOWN_MOSAICS
+
+
+def test_the_matrix_shows_every_pair_and_frames_those_found(page, findings):
+    pairs = pl.read_csv(findings / "pairs.csv")
+    cells = page.find_elements("css selector", ".bias .matrix td[class]")
+    assert len(cells) == len(pairs)
+    assert sorted(int(cell.text) for cell in cells) == sorted(round(100 * share) for share in pairs["share"])
+    assert len(page.find_elements("css selector", ".bias .matrix .found")) == pairs["found"].sum()
+    assert len(page.find_elements("css selector", ".bias .matrix .low")) == (pairs["share"] < 0.85).sum()
+
+
+def test_bars_of_classes_are_as_long_as_their_focus(page, findings):
+    classes = pl.read_csv(findings / "classes.csv")
+    assert texts(page, ".bias .classes tbody th") == classes["target_class"].to_list()
+    script = "return [...document.querySelectorAll('.bar')].map(b => b.firstChild.clientWidth / b.clientWidth)"
+    assert page.execute_script(script) == pytest.approx(classes["focus"].to_list(), abs=0.02)
+
+
+@pytest.mark.parametrize("width", [1400, 500])
+def test_nothing_overflows_or_is_loaded(page, width):
+    page.set_window_size(width, 900)
+    try:
+        assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    finally:
+        page.set_window_size(1400, 1000)
+    assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []

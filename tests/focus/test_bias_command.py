@@ -1,0 +1,207 @@
+"""`heatproof focus bias`: what it writes, where its pictures come from, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+
+import heatproof
+from heatproof.cli import main
+from heatproof.focus.bias_results import SHOWN_MOSAICS, write_bias
+from heatproof.focus.mosaics import Mosaic
+from heatproof.focus.objects import shipped_pictures
+from heatproof.focus.worst import OTHER, TARGET, framed
+
+LOOSE = {"below": 0.85, "level": 0.2}
+"""So loose that pairs are found in a model without bias."""
+
+
+OPTIONS = {"target": "both", "mosaics_per_class": 12}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(autouse=True)
+def same_workspace(home: str, own_workspace: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cache folder for all tests here, because unpacking the shipped pictures takes a while."""
+    monkeypatch.setenv("HEATPROOF_HOME", home)
+
+
+@pytest.fixture(scope="module")
+def kept(home: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on the shipped pictures and classifier, with all heatmaps."""
+    out = tmp_path_factory.mktemp("run") / "r"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEATPROOF_HOME", home)
+        heatproof.run("focus", explainers="grad_cam,random", keep_heatmaps=True, out=out, **OPTIONS)
+    return out
+
+
+@pytest.fixture
+def folder(kept: Path, tmp_path: Path) -> Path:
+    """The same without heatmaps."""
+    copy = Path(shutil.copytree(kept, tmp_path / "r"))
+    for path in (copy / "heatmaps").glob("*/*.npz"):
+        path.unlink()
+    return copy
+
+
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of `heatproof focus bias ...`."""
+    monkeypatch.setattr(sys, "argv", ["heatproof", "focus", "bias", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    shown = capsys.readouterr()
+    return end.value.code or 0, shown.out, shown.err
+
+
+def test_what_is_written(folder, capsys, monkeypatch):
+    code, out, _ = command(capsys, monkeypatch, str(folder), "--explainer", "grad_cam@logit", "--below", "0.85")
+    place = folder / "bias" / "grad_cam@logit"
+    pairs = pl.read_csv(place / "pairs.csv")
+    assert code == 0
+    assert len(pairs) == 30  # of six classes
+    parts = pairs["focus"] + pairs["other_part"] + pairs["remaining_part"]
+    assert parts.to_list() == pytest.approx([1] * 30)
+    found = pairs.filter("found")
+    assert f"{len(found)} of 30 pairs have a share significantly below 0.85" in out
+    assert len(found) >= 1
+    for row in found.iter_rows(named=True):
+        assert f"{row['target_class']} is seen in {row['other_class']}: share {row['share']:.2f}" in out
+    classes = pl.read_csv(place / "classes.csv")
+    assert classes["n"].to_list() == [12] * 6
+    focus = heatproof.load_run(folder).scores().filter(metric="focus", pooling="sum_pos", target="logit")
+    means = focus.filter(explainer="grad_cam").group_by("target_class").agg(pl.col("value").mean())
+    assert classes.sort("target_class")["focus"].to_list() == pytest.approx(
+        means.sort("target_class")["value"].to_list()
+    )
+    assert (place / "matrix.svg").read_text().count("<rect") == 1 + 30
+    assert "What the model confuses" in (folder / "report.html").read_text()
+
+
+def test_heatmaps_made_again_are_those_of_the_run(folder, kept, tmp_path):
+    """Reference: the heatmaps that the run itself kept. Mosaics explained one at a time may differ in the last bit."""
+    places = [folder, Path(shutil.copytree(kept, tmp_path / "kept"))]
+    mine, theirs = (write_bias(place, "grad_cam@logit", **LOOSE).folder for place in places)
+    names = sorted(path.name for path in theirs.glob("*.webp"))
+    assert len(names) == 2 * len(pl.read_csv(theirs / "worst.csv")) >= 2 * SHOWN_MOSAICS
+    for name in names:
+        ours, kept_ones = (np.asarray(Image.open(place / name), dtype=int) for place in (mine, theirs))
+        assert ours.shape == (128, 128, 3)
+        assert abs(ours - kept_ones).mean() < 0.5
+
+
+def test_stricter_limits_leave_no_old_pictures(folder):
+    write_bias(folder, "grad_cam@logit", **LOOSE)
+    table, place, _ = write_bias(folder, "grad_cam@logit")
+    assert not table["found"].any()
+    assert not list(place.glob("*.webp"))
+    assert "Nothing found." in (folder / "report.html").read_text()
+
+
+def test_pictures_that_cannot_be_made_are_named_and_the_pairs_kept(folder, capsys, monkeypatch):
+    manifest = json.loads((folder / "run.json").read_text())
+    words = (str(folder), "--explainer", "grad_cam@logit", "--below", "0.85")
+
+    def change(**changes: dict[str, object]) -> tuple[int, str, str]:
+        changed = {name: manifest[name] | changes.get(name, {}) for name in ("configuration", "options")}
+        (folder / "run.json").write_text(json.dumps(manifest | changed))
+        return command(capsys, monkeypatch, *words)
+
+    for changes, reason in (
+        ({"configuration": {"model": "another"}}, "has changed since the run: model: 'another' there"),
+        ({"configuration": {"pictures": "others"}}, "the pictures have changed since the run"),
+        ({"options": {"mosaics": "gone.csv"}}, "gone.csv cannot be read"),
+    ):
+        code, out, errors = change(**changes)
+        assert code == 0
+        assert "is seen in" in out
+        assert "without pictures: " in errors
+        assert reason in errors
+        assert "Without pictures: " in (folder / "report.html").read_text()
+    assert not list((folder / "bias").rglob("*.webp"))
+
+
+def test_a_model_that_was_an_object(tmp_path):
+    """It cannot be loaded again: pairs without pictures; with all heatmaps kept, pictures too."""
+    torch.manual_seed(0)
+    layers = (torch.nn.Conv2d(3, 6, 3, 2), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    options = {"images": shipped_pictures(), "model": torch.nn.Sequential(*layers), "mosaics_per_class": 12, "tile": 16}
+    for keep in (False, True):
+        run = heatproof.run("focus", explainers="gradient", keep_heatmaps=keep, out=tmp_path / str(keep), **options)
+        table, place, note = write_bias(run.folder, "gradient", below=0.9)
+        assert table["found"].any()
+        assert bool(list(place.glob("*.webp"))) is keep
+        assert note is None if keep else "Python object" in note
+
+
+def test_a_run_that_is_redone_loses_its_findings(folder):
+    write_bias(folder, "random")
+    page = folder / "report.html"
+    heatproof.run("focus", explainers="random", out=folder, **OPTIONS)
+    assert "What the model confuses" in page.read_text()
+    heatproof.run("focus", explainers="random", out=folder, resume=False, **OPTIONS)
+    assert "What the model confuses" not in page.read_text()
+
+
+def test_names_are_text_on_the_page(folder):
+    place = write_bias(folder, "grad_cam@logit", **LOOSE).folder
+    for name in ("pairs", "classes", "worst"):
+        path = place / f"{name}.csv"
+        path.write_text(path.read_text().replace("rubber_cube", "<i>rubber</i>_cube"))
+    page = heatproof.load_run(folder).report().read_text()
+    assert "<i>rubber</i>" not in page
+    assert "&lt;i&gt;rubber&lt;/i&gt;_cube" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--explainer", "lrp"], "has no scores of lrp; it has: grad_cam, grad_cam, random"),
+        (
+            ["--explainer", "grad_cam"],
+            "has several of grad_cam; name one of them: grad_cam@probability, grad_cam@logit",
+        ),
+        (["--explainer", "random", "--below", "1.5"], "below must lie between 0 and 1, got 1.5"),
+        (["--explainer", "random", "--level", "0"], "level must lie between 0 and 1, got 0"),
+    ],
+)
+def test_bad_options(folder, capsys, monkeypatch, words, message):
+    code, _, errors = command(capsys, monkeypatch, str(folder), *words)
+    assert code == 2
+    assert message in errors
+    assert not (folder / "bias").exists()
+
+
+def test_runs_that_cannot_be_asked(folder, tmp_path, capsys, monkeypatch):
+    def refused(place: Path, message: str) -> None:
+        code, _, errors = command(capsys, monkeypatch, str(place), "--explainer", "random")
+        assert code == 2
+        assert message in errors
+
+    refused(tmp_path / "nowhere", "holds no run")
+    other = heatproof.run("svea", explainers="random", limit=500, out=tmp_path / "svea").folder
+    refused(other, "is a run of svea, not of focus")
+    shutil.rmtree(folder / "scores" / "random")
+    refused(folder, "has no scores of random yet")
+    (folder / "leaderboard.csv").unlink()
+    refused(folder, "the run was interrupted. Run it again to go on.")
+
+
+def test_frames_lie_around_target_and_other():
+    mosaic = Mosaic("m", (Path(),) * 4, ("x", "y", "z", "x"), "x")
+    image = framed(torch.zeros(64, 64, 3).numpy(), mosaic, "z")
+    corners = [tuple(image[y, x].tolist()) for y, x in ((0, 0), (0, 63), (63, 0), (63, 63))]
+    assert corners == [pytest.approx(TARGET), (0, 0, 0), pytest.approx(OTHER), pytest.approx(TARGET)]
+    assert image[1:31, 1:31].max() == 0
