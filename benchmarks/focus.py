@@ -40,9 +40,9 @@ def mosaics_and_scores() -> None:
     mosaics = draw_mosaics(pictures, MosaicSettings(per_class=10))
     relevance = np.random.default_rng(0).normal(size=(len(mosaics), 3, SIDE, SIDE)).astype(np.float32)
     masks = {"target": grid_mask((SIDE, SIDE), 2, targets(len(mosaics))).numpy()}
-    score_heatmaps(relevance[:1], {"target": masks["target"][:1]}, ranked=False)  # compile
+    score_heatmaps(relevance[:1], {"target": masks["target"][:1]}, ranks=False)  # compile
     making = cpu_seconds(lambda: [assemble(mosaic, SIDE // 2) for mosaic in mosaics]) / len(mosaics)
-    scoring = cpu_seconds(lambda: score_heatmaps(relevance, masks, ranked=False)) / len(mosaics)
+    scoring = cpu_seconds(lambda: score_heatmaps(relevance, masks, ranks=False)) / len(mosaics)
     print(f"mosaics of {SIDE} x {SIDE}, without a model, per CPU second")
     print(f"made of four pictures                {1 / making:8.0f}")
     print(f"scored, three channels, ten poolings {1 / scoring:8.0f}")
@@ -74,7 +74,7 @@ def against_quantus() -> None:
         return list(metric.evaluate_batch(heatmaps, given["custom_batch"]))
 
     def ours() -> list[float]:
-        return list(score_heatmaps(heatmaps, masks, ["sum_pos"], ranked=False).mass[0, 0])
+        return list(score_heatmaps(heatmaps, masks, ["sum_pos"], ranks=False).mass[0, 0])
 
     assert np.allclose(ours(), theirs(), atol=1e-5), "the two do not agree"
     mine = cpu_seconds(lambda: [ours() for _ in range(MAPS // AT_ONCE)]) / MAPS

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from heatproof.benchmarks.base import Benchmark, register_benchmark
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
+    from heatproof.evaluation import evaluate
     from heatproof.explainers.base import Explainer, SampledExplainer, ScoreExplainer, register_explainer
     from heatproof.explainers.spec import make_explainer
     from heatproof.metrics.base import register_metric
     from heatproof.pooling import pool
+    from heatproof.results.compare import compare
     from heatproof.results.run import Run
     from heatproof.seeds import CaseRandom
 
@@ -29,7 +31,9 @@ __all__ = [
     "Run",
     "SampledExplainer",
     "ScoreExplainer",
+    "compare",
     "dry_run",
+    "evaluate",
     "explain",
     "load_run",
     "make_explainer",
@@ -50,7 +54,9 @@ _HOMES = {
     "Run": "results.run",
     "SampledExplainer": "explainers.base",
     "ScoreExplainer": "explainers.base",
+    "compare": "results.compare",
     "dry_run": "api",
+    "evaluate": "evaluation",
     "explain": "api",
     "load_run": "api",
     "make_explainer": "explainers.spec",

@@ -21,17 +21,25 @@ def workspace(*parts: str) -> Path:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, to be filled in the block, then renamed: a file that exists is whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+def writable(path: Path) -> Iterator[None]:
+    """Errors of the file system in this block are about writing `path`, and say so."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        temporary.replace(path)
+        yield
     except OSError as problem:
         raise HeatproofError(
             f"cannot write {path}: {problem.strerror or problem}. Choose a folder that you may write to."
         ) from problem
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`, to be filled in the block, then renamed: a file that exists is whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with writable(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            temporary.replace(path)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import heatproof
 from heatproof.benchmarks import clevr_xai_rows as rows
 from heatproof.benchmarks.clevr_xai import ClevrXai
 from heatproof.clevr import open_dataset
+from heatproof.clevr.answers import in_words
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
 from heatproof.models.relation_network import RelationNetwork
@@ -134,7 +135,7 @@ def test_only_correct_answers_enter(world):
 
         with torch.no_grad():
             logits = made.module(pictures([question], 32), made.encode(question.text))
-        if ANSWERS[int(logits.argmax())] == rows.answer_word(question.answer):
+        if ANSWERS[int(logits.argmax())] == in_words(question.answer):
             expected.append(question.index)
     found = [index for chunk in right.chunks() for index in right.load(chunk).facts["question_index"]]
     assert 0 < len(expected) < len(every.asked)

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
 import pytest
+import torch
 
 import heatproof
+from heatproof.benchmarks.clevr_xai import ClevrXai
+from heatproof.clevr import open_dataset
+from heatproof.clevr.ground_truth import make_masks
+from heatproof.models.vqa import Vqa
+from heatproof.pooling import poolings
+from tiny_datasets import write_world
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
 
@@ -105,9 +117,110 @@ def test_failures_are_shown_as_text(page):
     assert "<b>broken</b> & bold" in section.text
 
 
-def test_a_narrow_screen_does_not_overflow(page):
-    page.set_window_size(500, 900)
+@contextmanager
+def width(browser: webdriver.Chrome, pixels: int) -> Iterator[None]:
+    """A screen of this width, which may be narrower than a window can be."""
+    size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+        assert browser.execute_script("return window.innerWidth") == pixels
+        yield
     finally:
-        page.set_window_size(1400, 1000)
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def assert_fits(browser: webdriver.Chrome) -> None:
+    """The page does not scroll sideways; what is wider scrolls by itself, and its names stay in sight."""
+    browser.execute_script("for (const part of document.querySelectorAll('details')) part.open = true")
+    overflow = browser.execute_script(
+        "const wide = document.documentElement.clientWidth;"
+        "const inside = e => e.closest('.scroll, figure') !== null;"
+        "return [...document.querySelectorAll('body *')].filter(e => !inside(e) || e.matches('.scroll, figure'))"
+        ".filter(e => e.getBoundingClientRect().right > wide + 0.5).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert overflow == []
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    names = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].map(e => {"
+        "e.scrollLeft = 1e6; const box = e.getBoundingClientRect();"
+        "const name = [...e.querySelectorAll('tbody th')].find(head => head.offsetWidth);"
+        "const seen = name.getBoundingClientRect(); "
+        "return [e.clientWidth, e.scrollWidth > e.clientWidth, seen.left - box.left, seen.width] })"
+    )
+    for room, scrolls, left, taken in names:
+        assert left == pytest.approx(1, abs=1)
+        assert taken < 0.6 * room or not scrolls
+
+
+@pytest.mark.parametrize("pixels", [400, 1280])
+def test_no_screen_overflows(page, pixels):
+    with width(page, pixels):
+        assert_fits(page)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_world(tmp_path_factory.mktemp("world") / "world", scenes=4, per_image=3)
+    make_masks(open_dataset(folder), (32, 32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pictures(world: Path, tmp_path_factory: pytest.TempPathFactory) -> heatproof.Run:
+    """A run on pictures, with all poolings and a long name."""
+    torch.manual_seed(0)
+    module = Answers().eval()
+    network = Vqa("net", module, lambda text: torch.tensor([[len(text)]]), ("red", "cube", "small"), size=32)
+    made = ClevrXai(dataset=str(world), model=network, correct_only=False)
+    explainers = ["gradient", "integrated_gradients:steps=3,baseline=0.463/0.460/0.453", "random"]
+    return heatproof.run(made, explainers=explainers, out=tmp_path_factory.mktemp("pictures") / "r")
+
+
+class Answers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = torch.nn.Conv2d(3, 4, 3, stride=2)
+        self.head = torch.nn.Linear(4, 3)
+
+    def forward(self, pictures: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.features(pictures).relu().mean((2, 3))) + 0 * tokens
+
+
+@pytest.mark.parametrize("pixels", [400, 1280])
+def test_pictures_and_wide_tables_fit(browser, pictures, pixels):
+    browser.get((pictures.folder / "report.html").as_uri())
+    with width(browser, pixels):
+        assert_fits(browser)
+        loaded = "return [...document.querySelectorAll('.strip img')].map(e => e.complete && e.naturalWidth)"
+        assert browser.execute_script(loaded) == [32] * (4 + 3 * 4)
+
+
+def test_tables_of_poolings_sort_by_number(browser, pictures):
+    browser.get((pictures.folder / "report.html").as_uri())
+    table = browser.find_element("css selector", "#grids table")
+    heads = table.find_elements("css selector", "thead th")
+    assert [head.text for head in heads] == ["explainer", *poolings]
+    heads[1].click()
+    shown = [float(row.text) for row in table.find_elements("css selector", "tbody tr td:nth-child(2)")]
+    assert shown == sorted(shown, reverse=True)
+
+
+@pytest.mark.parametrize("pixels", [400, 1280])
+def test_runs_side_by_side_fit(browser, world, tmp_path, pixels):
+    for seed, name in enumerate(("mine", "theirs")):
+        (tmp_path / name).mkdir()
+        for index in range(12):
+            np.save(tmp_path / name / f"{index}.npy", np.random.default_rng([seed, index]).normal(size=(3, 32, 32)))
+        heatproof.evaluate(tmp_path / name, dataset=world, out=tmp_path / f"run-{name}")
+    found = heatproof.compare([tmp_path / "run-mine", tmp_path / "run-theirs"])
+    browser.get(found.write(tmp_path / "both").as_uri())
+    assert texts(browser, "h2")[:2] == [
+        "Mass accuracy ↑ (single_object, pos_l2_norm_sq)",
+        "Rank accuracy ↑ (single_object, max_norm)",
+    ]
+    row = found.table.filter(run="run-theirs", pooling="pos_l2_norm_sq", ground_truth="single_object").row(
+        0, named=True
+    )
+    assert f"{100 * row['difference']:+.1f}" in texts(browser, "table.sortable tbody tr td:last-child")[-1 - 2]
+    with width(browser, pixels):
+        assert_fits(browser)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from heatproof.clevr import open_dataset
+from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Question
 from heatproof.clevr.questions.make import make_questions
-from heatproof.clevr.questions.records import in_words
 from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
 from heatproof.clevr.scenes import SceneSettings
 from heatproof.models.relation_network import RelationNetwork, answers, encode, load_public_checkpoint

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from heatproof.clevr.answers import in_words
 from heatproof.clevr.questions.asking import Question, Tally, ask
 from heatproof.clevr.questions.grammar import templates
 from heatproof.clevr.questions.official import load_synonyms, load_templates
-from heatproof.clevr.questions.records import in_words, record
+from heatproof.clevr.questions.records import record
 from heatproof.clevr.questions.wording import SYNONYMS
 from question_scenes import random_scenes
 from reference import clevr_programs

@@ -65,7 +65,7 @@ def test_is_the_mass_accuracy_of_the_kernel_that_the_benchmark_uses():
     """One kernel serves both: signed relevance of three channels, added up, its positive part."""
     relevance = np.random.default_rng(2).normal(size=(6, 3, 8, 10)).astype(np.float32)
     mask = grid_mask((8, 10), 2, chosen(*LAYOUTS))
-    scores = score_heatmaps(relevance, {"target": mask.numpy()}, ["sum_pos"], ranked=False)
+    scores = score_heatmaps(relevance, {"target": mask.numpy()}, ["sum_pos"], ranks=False)
     assert scores.mass[0, 0] == pytest.approx(focus(torch.tensor(relevance).sum(1), mask).numpy())
     assert np.isnan(scores.rank).all()
 

@@ -63,8 +63,8 @@ def test_equals_the_literal_version_on_a_thousand_cases(dtype):
     assert ties > 5 * count
 
 
-def test_equals_the_torch_functions_on_pictures():
-    """Reference: `pool`, `mass_accuracy` and `rank_accuracy`, which are tested on their own; up-sampled maps too."""
+def test_equals_the_literal_version_on_pictures_and_the_metrics_of_tensors():
+    """Reference: torch's `pool`, then the literal scores; up-sampled maps too. The metrics of tensors say the same."""
     generator = torch.Generator().manual_seed(0)
     relevance = torch.randn(4, 3, 64, 64, generator=generator)
     relevance[2:] = torch.nn.functional.interpolate(torch.randn(2, 3, 8, 8, generator=generator), (64, 64))
@@ -74,8 +74,13 @@ def test_equals_the_torch_functions_on_pictures():
     for p, name in enumerate(found.poolings):
         for m, truth in enumerate(masks.values()):
             heatmap = pool(relevance, name)
-            np.testing.assert_allclose(found.mass[p, m], mass_accuracy(heatmap, truth), rtol=1e-12)
-            np.testing.assert_allclose(found.rank[p, m], rank_accuracy(heatmap, truth), rtol=1e-12)
+            pairs = list(zip(heatmap.numpy(), truth.numpy(), strict=True))
+            mass = [reference.mass_accuracy(pooled, mask) for pooled, mask in pairs]
+            rank = [expected_rank(pooled.ravel(), mask.ravel()) for pooled, mask in pairs]
+            np.testing.assert_allclose(found.mass[p, m], mass, rtol=1e-12)
+            np.testing.assert_allclose(found.rank[p, m], rank, rtol=1e-12)
+            np.testing.assert_allclose(mass_accuracy(heatmap, truth), mass, rtol=1e-12)
+            np.testing.assert_allclose(rank_accuracy(heatmap, truth), rank, rtol=1e-12)
 
 
 def test_floors_and_ceiling():
@@ -180,3 +185,12 @@ def test_unfit_arrays_are_refused(relevance, mask, message):
 def test_unknown_poolings_are_refused():
     with pytest.raises(HeatproofError, match="Did you mean 'l2_norm'"):
         score_heatmaps(np.ones((1, 3, 4)), {"truth": np.ones((1, 4), bool)}, ["l2norm"])
+
+
+def test_without_ranks_the_masses_are_the_same():
+    rng = np.random.default_rng(0)
+    relevance, masks = rng.normal(size=(5, 3, 8, 8)), {"truth": rng.random((5, 8, 8)) < 0.3}
+    found, both = score_heatmaps(relevance, masks, ranks=False), score_heatmaps(relevance, masks)
+    np.testing.assert_array_equal(found.mass, both.mass)
+    assert np.isnan(found.rank).all()
+    assert not np.isnan(both.rank).any()

@@ -14,6 +14,7 @@ from heatproof.progress import Progress, silent
 from heatproof.registry import Registry
 
 if TYPE_CHECKING:
+    from heatproof.engine.parts import ScoreRows
     from heatproof.engine.plan import Chunk
     from heatproof.explainers.base import Explainer, Quantity
 
@@ -45,6 +46,8 @@ class Benchmark(ABC):
     default_explainers: tuple[str, ...]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Options by preset name."""
+    case_settings: ClassVar[tuple[str, ...]] = ()
+    """The parts of `configuration` that decide what a case of a given name is; runs that agree in them share cases."""
     batch_size: ClassVar[int] = 500
     """Cases explained at a time, unless a run says otherwise."""
     quantities: ClassVar[tuple[Quantity, ...]] = ("probability", "logit")
@@ -98,9 +101,9 @@ class Benchmark(ABC):
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         """Score rows: one per case, metric and variant (`score_rows` makes them)."""
 
-    def summarise(self, scores: pl.DataFrame) -> pl.DataFrame:
+    def summarise(self, scores: ScoreRows) -> pl.DataFrame:
         """Further score rows that need the rows of a whole data set."""
-        return scores.clear()
+        return scores.none()
 
     def subsets(self) -> Mapping[str, pl.Expr]:
         """Parts of the cases that get lines of their own, each a condition on the score rows."""
@@ -110,7 +113,7 @@ class Benchmark(ABC):
         """What the table shows first: metric, ground truth and pooling of each column. Empty: its metrics."""
         return ()
 
-    def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+    def notes(self, scores: ScoreRows, table: pl.DataFrame) -> list[str]:
         """What a reader of the table should know, said with the run's own numbers."""
         return []
 

@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from heatproof.benchmarks import clevr_xai_rows as rows
 from heatproof.benchmarks.base import Benchmark, register_benchmark
 from heatproof.cases import Batch
+from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Question, open_dataset
+from heatproof.downloads import downloads, fetched
+from heatproof.engine.parts import ScoreRows
 from heatproof.engine.plan import Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import Explainer, untouched
@@ -44,7 +47,7 @@ class ClevrXai(Benchmark):
 
     dataset       folder of a data set with pictures, questions and masks: ours or CLEVR-XAI's release
     questions     simple or complex
-    weights       the Relation Network's public checkpoint
+    weights       the Relation Network's public checkpoint: its file, or `relation-network` once it is fetched
     model         another network: a `heatproof.models.vqa.Vqa`, or `file.py:factory` that makes one
     limit         use only the first so many questions
     correct_only  leave out the questions that the network answers wrongly
@@ -57,6 +60,7 @@ class ClevrXai(Benchmark):
         " explanations"
     )
     metrics = rows.METRICS
+    case_settings = ("dataset",)
     default_explainers = (
         "lrp:composite=relation_network,low=0.0,high=1.0",
         "excitation_backprop",
@@ -111,7 +115,7 @@ class ClevrXai(Benchmark):
         right = [
             place
             for place, question in enumerate(self.asked)
-            if self.network.answers[self.predictions.answer[place]] == rows.answer_word(question.answer)
+            if self.network.answers[self.predictions.answer[place]] == in_words(question.answer)
         ]
         self.accuracy = len(right) / len(self.asked)
         self.chosen = right if self.correct_only else list(range(len(self.asked)))
@@ -204,7 +208,7 @@ class ClevrXai(Benchmark):
     def columns(self) -> Sequence[Mapping[str, str]]:
         return rows.shown_columns(self.kinds[0], self.poolings)
 
-    def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+    def notes(self, scores: ScoreRows, table: pl.DataFrame) -> list[str]:
         entered = f"{len(self.chosen):,} of {len(self.asked):,} {self.questions} questions enter"
         return [
             f"The network answers {self.accuracy:.1%} of the questions right; {entered}."
@@ -220,7 +224,7 @@ class ClevrXai(Benchmark):
 
     def case_title(self, case: str) -> str:
         question = next(question for question in self.asked if question.index == int(case.rpartition("-")[2]))
-        return f"{question.text} {rows.answer_word(question.answer)}"
+        return f"{question.text} {in_words(question.answer)}"
 
     def reference(self) -> pl.DataFrame:
         return rows.poster()
@@ -241,17 +245,24 @@ def open_network(weights: Path | str | None, model: Any) -> Vqa:
     if weights is not None and model is not None:
         raise HeatproofError("give either weights (for the Relation Network) or a model, not both.")
     if weights is not None:
-        return public_relation_network(Path(weights))
+        return public_relation_network(weights_file(weights))
     if model is None:
         raise HeatproofError(
-            "clevr-xai needs a network: --weights FILE with the Relation Network's public checkpoint"
-            " (original_fp_epoch_493.pth of mesnico/RelationNetworks-CLEVR), or --model file.py:factory."
+            "clevr-xai needs a network: --weights relation-network (after: heatproof fetch relation-network),"
+            " --weights FILE with the same checkpoint (original_fp_epoch_493.pth of mesnico/RelationNetworks-CLEVR),"
+            " or --model file.py:factory."
         )
     made = load_object(model) if isinstance(model, str) else model
     made = made() if callable(made) and not isinstance(made, Vqa) else made
     if not isinstance(made, Vqa):
         raise HeatproofError(f"model must be a heatproof.models.vqa.Vqa or a factory for one, got {made!r}.")
     return made
+
+
+def weights_file(weights: Path | str) -> Path:
+    """The file that is meant: a path, or the name of a download that is in the cache."""
+    path = Path(weights)
+    return fetched(str(weights)) if str(weights) in downloads and not path.exists() else path
 
 
 def pictures(questions: Sequence[Question], size: int) -> torch.Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question
 from heatproof.clevr.ground_truth import KINDS
 from heatproof.errors import HeatproofError
@@ -22,13 +23,6 @@ CONFIDENT, LARGE = 0.99999, 1000
 """The poster's two parts of the questions: predicted probability and pixels of the mask above these."""
 ATTRIBUTES = ("color", "material", "shape", "size")
 OBJECTS = range(3, 11)
-
-
-def answer_word(answer: object) -> str:
-    """The answer as networks say it: yes and no, numbers as digits."""
-    if isinstance(answer, bool):
-        return "yes" if answer else "no"
-    return str(answer).lower()
 
 
 def question_type(question: Question) -> str:
@@ -55,7 +49,7 @@ def question_facts(questions: Sequence[Question]) -> dict[str, list[Any]]:
         "question": [question.text for question in questions],
         "question_type": [question_type(question) for question in questions],
         "attribute": [attribute(question) for question in questions],
-        "answer": [answer_word(question.answer) for question in questions],
+        "answer": [in_words(question.answer) for question in questions],
         "objects": [len(question.scene["objects"]) if question.scene else 0 for question in questions],
     }
 

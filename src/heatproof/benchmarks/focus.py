@@ -15,6 +15,7 @@ from typing import Any, ClassVar, get_args
 
 from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
 from heatproof.cases import Batch
+from heatproof.engine.parts import ScoreRows
 from heatproof.engine.plan import Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import untouched
@@ -57,6 +58,10 @@ class Focus(Benchmark):
     paper = "Arias-Duart et al. 2022, Focus! Rating XAI Methods and Finding Biases"
     dataset = "mosaics"
     metrics = ("focus", "focus_best")
+    case_settings = (
+        "images", "pictures", "subset", "mosaics", "per_class", "grid", "targets", "layout", "repeats", "only",
+        "mosaic_seed", "tile", "fit",
+    )  # fmt: skip
     default_explainers = (
         "grad_cam",
         "grad_cam_pp",
@@ -233,7 +238,7 @@ class Focus(Benchmark):
         masks |= {
             f"share_{i}": np.broadcast_to(tile, (len(batch), *tile.shape)) for i, tile in enumerate(tiles.numpy())
         }
-        scores = score_heatmaps(relevance.cpu().numpy(), masks, ranked=False)
+        scores = score_heatmaps(relevance.cpu().numpy(), masks, ranks=False)
         values: dict[tuple[str, str, str], torch.Tensor] = {}
         for pooling, by_mask in zip(scores.poolings, torch.from_numpy(scores.mass), strict=True):
             values["focus", "target_quadrants", pooling] = by_mask[0]
@@ -241,9 +246,9 @@ class Focus(Benchmark):
                 values |= {(f"share_{i}", "", pooling): share for i, share in enumerate(by_mask[1:])}
         return score_rows(batch, values)
 
-    def summarise(self, scores: pl.DataFrame) -> pl.DataFrame:
+    def summarise(self, scores: ScoreRows) -> pl.DataFrame:
         """Each method under the paper's pooling, and under the one that is best for it."""
-        rows = scores.filter(pl.col("metric") == "focus")
+        rows = scores.where(pl.col("metric") == "focus")
         frames = [under_paper_pooling(rows).with_columns(pooling=pl.lit("paper"))]
         for _, group in rows.group_by("model", "explainer", "target", maintain_order=True):
             frames.append(
@@ -257,8 +262,8 @@ class Focus(Benchmark):
         named = {"ground_truth": "target_quadrants"}
         return ({"metric": "focus", "pooling": "paper"} | named, {"metric": "focus_best", "pooling": ""} | named)
 
-    def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
-        rows = scores.filter((pl.col("metric") == "focus") & (pl.col("pooling") != "paper"))
+    def notes(self, scores: ScoreRows, table: pl.DataFrame) -> list[str]:
+        rows = scores.where((pl.col("metric") == "focus") & (pl.col("pooling") != "paper"))
         rows = rows.filter((pl.col("model") == self.classifier.name) & (pl.col("target") != ""))
         best = [
             f"{explainer} {best_pooling(group)}"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from heatproof import mnist1d
 from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
 from heatproof.cases import Batch
+from heatproof.engine.parts import ScoreRows
 from heatproof.engine.plan import Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import untouched
@@ -61,6 +62,7 @@ class Svea(Benchmark):
     )
     dataset = "mnist1d"
     metrics = ("roe_accuracy", "drop", "increase", "mass_accuracy", "rank_accuracy", "pointing_game")
+    case_settings = ("data",)
     default_explainers = (
         "gradient",
         "gradient_x_input",
@@ -209,11 +211,11 @@ class Svea(Benchmark):
                 }
         return score_rows(batch, values)
 
-    def summarise(self, scores: pl.DataFrame) -> pl.DataFrame:
+    def summarise(self, scores: ScoreRows) -> pl.DataFrame:
         """The ROE test of every explainer whose regions are complete, and of the raw signals."""
         train_ids = [f"train-{i:04d}" for i in range(len(self.train))]
         test_ids = [f"test-{i:04d}" for i in range(len(self.test))]
-        starts = scores.filter(pl.col("metric") == "roe_start")
+        starts = scores.where(pl.col("metric") == "roe_start")
         facts = starts.select("case", "split", "label").unique("case")
         tested = []
 
@@ -242,9 +244,9 @@ class Svea(Benchmark):
             add(str(model), str(explainer), str(target), roe_accuracy(train, self.train.y, test, self.test.y))
         return pl.concat(tested)
 
-    def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+    def notes(self, scores: ScoreRows, table: pl.DataFrame) -> list[str]:
         """Why the table has two targets, with this run's own numbers."""
-        probabilities = scores.filter(pl.col("metric") == "roe_start").unique(["model", "case"])["probability"]
+        probabilities = scores.where(pl.col("metric") == "roe_start").unique(["model", "case"])["probability"]
         saturated = (probabilities == 1.0).sum() / len(probabilities)
         rows = table.filter((pl.col("metric") == "roe_accuracy") & pl.col("explainer").is_in(["gradient", "grad_cam"]))
         means = {

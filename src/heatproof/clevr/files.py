@@ -35,6 +35,9 @@ SHOWN = 20
 BLOCK = 1 << 20
 """Bytes read at a time."""
 
+BETWEEN = (" ", "\t", "\r", "\n", ",")
+"""What may stand between the entries of a JSON list."""
+
 PNG_END = b"IEND\xaeB`\x82"
 
 
@@ -105,14 +108,18 @@ class Dataset:
 
     def questions(self, name: str) -> tuple[Question, ...]:
         """The questions of one set, in the file's order; read at first use."""
+        if name not in self._kept:
+            self._kept[name] = tuple(self.each_question(name))
+        questions: tuple[Question, ...] = self._kept[name]
+        return questions
+
+    def each_question(self, name: str) -> Iterator[Question]:
+        """The same one by one, without keeping them: all of CLEVR-XAI's complex questions take 800 MB."""
         if name not in self.layout.questions:
             if not self.layout.questions:
                 raise HeatproofError(f"{self.folder} has no questions; make them with: heatproof clevr ask")
             raise unknown_name(f"question set of {self.folder}", name, self.layout.questions)
-        if name not in self._kept:
-            self._kept[name] = read_questions(self, name)
-        questions: tuple[Question, ...] = self._kept[name]
-        return questions
+        return iter(self._kept[name]) if name in self._kept else read_questions(self, name)
 
     @cached_property
     def has_pictures(self) -> bool:
@@ -158,7 +165,7 @@ class Dataset:
         if key not in self._kept:
             place, released = folder or self.folder / FOLDER, (folder or self.folder) / release_name(name, kind)
             if not (place / f"{name}_{kind}.json").exists() and released.is_dir():
-                index = [question.index for question in self.questions(name)]
+                index = [question.index for question in self.each_question(name)]
                 opened: PackedMasks | ReleaseMasks = ReleaseMasks(released, np.asarray(index, dtype=np.int64))
                 source = release_source(released)
             else:
@@ -183,7 +190,7 @@ class Dataset:
             digest = hashlib.blake2b(digest_size=16)
             for block in list_blocks(self.layout.questions[name], "questions"):
                 digest.update(block)
-            for picture in dict.fromkeys(question.record["image_filename"] for question in self.questions(name)):
+            for picture in dict.fromkeys(question.record["image_filename"] for question in self.each_question(name)):
                 objects = self.scenes[picture]["objects"] if picture in self.scenes else []
                 digest.update(repr((picture, [thing.get("mask_color") for thing in objects])).encode())
             self._kept[key] = digest.hexdigest()
@@ -246,12 +253,11 @@ SCENE_FIELDS: Mapping[str, type] = {"image_filename": str, "objects": list}
 QUESTION_FIELDS: Mapping[str, type] = {"image_filename": str, "question_index": int, "question": str}
 
 
-def read_questions(dataset: Dataset, name: str) -> tuple[Question, ...]:
-    """The questions of one set, each with its scene."""
+def read_questions(dataset: Dataset, name: str) -> Iterator[Question]:
+    """The questions of one set, each with its scene; an error at the end if there is anything wrong with them."""
     file = dataset.layout.questions[name]
     shown = file.relative_to(dataset.folder)
     problems: list[str] = []
-    questions: list[Question] = []
     seen: set[int] = set()
     for record in read_records(dataset.folder, file, "questions", QUESTION_FIELDS, problems):
         index, picture = record["question_index"], record["image_filename"]
@@ -263,12 +269,11 @@ def read_questions(dataset: Dataset, name: str) -> tuple[Question, ...]:
         if index in seen:
             problems.append(f"{shown}: question_index {index} is there twice")
         seen.add(index)
-        questions.append(Question(record, scene, dataset, name))
-    if not questions and not problems:
+        yield Question(record, scene, dataset, name)
+    if not seen and not problems:
         problems.append(f"{shown}: holds no question")
     if problems:
         raise DatasetError(dataset.folder, problems)
-    return tuple(questions)
 
 
 def read_records(
@@ -277,27 +282,50 @@ def read_records(
     """The list under `key` of a JSON file; what is wrong with the file or a record is added to `problems`."""
     shown = file.relative_to(folder)
     try:
-        content = json.loads(file.read_bytes())
+        for place, record in enumerate(list_entries(file, key)):
+            if not isinstance(record, dict):
+                problems.append(f"{shown}: {key}[{place}] is not an object")
+                continue
+            wrong = [name for name, kind in fields.items() if not isinstance(record.get(name), kind)]
+            for name in wrong:
+                said = "is missing" if name not in record else f"is not of type {fields[name].__name__}"
+                problems.append(f"{shown}: {key}[{place}].{name} {said}")
+            if not wrong:
+                yield record
     except FileNotFoundError:
         problems.append(f"{shown}: missing")
-        return
+    except KeyError:
+        problems.append(f"{shown}: holds no list {key!r}")
     except (OSError, ValueError) as problem:
         problems.append(f"{shown}: truncated or damaged JSON ({problem})")
-        return
-    records = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(records, list):
-        problems.append(f"{shown}: holds no list {key!r}")
-        return
-    for place, record in enumerate(records):
-        if not isinstance(record, dict):
-            problems.append(f"{shown}: {key}[{place}] is not an object")
-            continue
-        wrong = [name for name, kind in fields.items() if not isinstance(record.get(name), kind)]
-        for name in wrong:
-            said = "is missing" if name not in record else f"is not of type {fields[name].__name__}"
-            problems.append(f"{shown}: {key}[{place}].{name} {said}")
-        if not wrong:
-            yield record
+
+
+def list_entries(file: Path, key: str) -> Iterator[Any]:
+    """The entries of the list under `key` of a JSON file, one by one; KeyError if there is no such list."""
+    with file.open(encoding="utf-8") as text:
+        left = text.read(BLOCK)
+        found = re.search(rf'"{key}"\s*:\s*\[', left)
+        if found is None:
+            content = json.loads(left + text.read())
+            if not isinstance(content, dict) or not isinstance(content.get(key), list):
+                raise KeyError(key)
+            yield from content[key]
+            return
+        decoder, place = json.JSONDecoder(), found.end()
+        while True:
+            while left[place : place + 1] in BETWEEN:
+                place += 1
+            if left.startswith("]", place):
+                return
+            try:
+                entry, place = decoder.raw_decode(left, place)
+            except json.JSONDecodeError:
+                more = text.read(BLOCK)
+                if not more:
+                    raise
+                left, place = left[place:] + more, 0
+                continue
+            yield entry
 
 
 def all_records(entries: object) -> bool:

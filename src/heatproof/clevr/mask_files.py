@@ -140,6 +140,12 @@ class ReleaseMasks:
             raise HeatproofError(f"{self.folder} holds no masks (QUESTION_INDEX.npy).")
         empty = np.zeros_like(self._read(next(iter(self._present))))
         masks = [self._read(index) if index in self._present else empty for index in wanted]
+        for index, mask in zip(wanted, masks, strict=True):
+            if mask.shape != empty.shape:
+                raise HeatproofError(
+                    f"{self.folder / f'{index}.npy'} is {mask.shape[1]}x{mask.shape[0]},"
+                    f" another mask of that folder {empty.shape[1]}x{empty.shape[0]}."
+                )
         return np.stack(masks) if masks else np.zeros((0, *empty.shape), dtype=np.bool_)
 
     def _read(self, index: int) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli import catalogue, clevr, evaluate, focus, report, run, show, train
+from heatproof.cli import catalogue, clevr, compare, evaluate, fetch, focus, report, run, show, train
 
 app = typer.Typer(
     name="heatproof",
@@ -23,7 +23,9 @@ app.add_typer(train.app, name="train")
 app.add_typer(clevr.app, name="clevr")
 app.add_typer(focus.app, name="focus")
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
+app.command("fetch")(fetch.fetch)
 app.command("show")(show.show)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli.run import Questions
+from heatproof.cli.run import Questions, Resume
 
 
 def evaluate(
@@ -23,6 +23,7 @@ def evaluate(
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the tables call them. Default: the file's name.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/evaluate-HEATMAPS.")] = None,
+    resume: Resume = True,
 ) -> None:
     """Score heatmaps made elsewhere, in any framework, against a CLEVR-XAI data set.
 
@@ -33,7 +34,7 @@ def evaluate(
     heatproof evaluate maps.npz --dataset data --questions complex --pooling l2_norm_sq,max_norm
     """
     from heatproof.cli.run import show_run
-    from heatproof.evaluate import evaluate as score
+    from heatproof.evaluation import evaluate as score
     from heatproof.progress import bars
 
     with bars() as progress:
@@ -45,6 +46,7 @@ def evaluate(
             predictions=predictions,
             name=name,
             out=out,
+            resume=resume,
             progress=progress,
         )
     for note in run.manifest["notes"]:

@@ -132,7 +132,9 @@ def clevr_xai(
     dataset: Annotated[
         Path, typer.Option(help="Folder with pictures, questions and masks: ours or CLEVR-XAI's release.")
     ],
-    weights: Annotated[Path | None, typer.Option(help="The Relation Network's public checkpoint (.pth).")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="relation-network (after heatproof fetch relation-network), or its file.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Your own network, as a heatproof.models.vqa.Vqa: my_net.py:factory.")
     ] = None,
@@ -169,7 +171,7 @@ def clevr_xai(
 
     Examples:
 
-    heatproof run clevr-xai --dataset data --weights original_fp_epoch_493.pth --preset quick
+    heatproof run clevr-xai --dataset data --weights relation-network --preset quick
 
     heatproof run clevr-xai --dataset data --model my_net.py:build --questions complex
     """

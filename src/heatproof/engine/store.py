@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from heatproof.engine.parts import ScoreRows
 from heatproof.engine.plan import Unit
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
@@ -116,13 +117,11 @@ class Store:
     def failures(self) -> list[dict[str, Any]]:
         return [self.read_json(path) for path in sorted((self.folder / "failures").glob("*/*.json"))]
 
-    def scores(self, folders: Iterable[str]) -> pl.DataFrame:
+    def scores(self, folders: Iterable[str]) -> ScoreRows:
         """All rows of the parts of these explainers, in the order of explainer and chunk."""
-        frames = []
-        for folder in folders:
-            for path in sorted((self.folder / "scores" / folder).glob("*.parquet")):
-                frames.append(read_rows(path))
-        return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+        return ScoreRows(
+            [path for folder in folders for path in sorted((self.folder / "scores" / folder).glob("*.parquet"))]
+        )
 
     def write_heatmaps(self, unit: Unit, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         self.write_arrays(self.heatmap_path(unit), arrays)
@@ -193,14 +192,6 @@ def changed_explainers(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[s
         for entry in new
         if entry["folder"] in sources and (sources[entry["folder"]] != entry["source"] or entry["source"] == "unknown")
     ]
-
-
-def read_rows(path: Path) -> pl.DataFrame:
-    """The rows of a Parquet file; a damaged one is named."""
-    try:
-        return pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as problem:
-        raise HeatproofError(f"{path} is damaged ({problem}); delete it and run again.") from problem
 
 
 def ends_with(path: Path, mark: bytes) -> bool:

@@ -46,12 +46,12 @@ def chosen_explainer(run: Run, explainer: str) -> dict[str, Any]:
 def tile_shares(run: Run, entry: dict[str, Any]) -> pl.DataFrame:
     """A row per mosaic of one explainer on the run's first model: facts, and the share of relevance of each tile."""
     run.leaderboard()  # an error where the run was interrupted: some pairs would lack mosaics
-    scores = run.store.scores([entry["folder"]])
-    if scores.is_empty():
+    parts = run.store.scores([entry["folder"]])
+    if not parts.paths:
         raise HeatproofError(
             f"{run.folder} has no scores of {entry['explainer']} yet: it failed or was interrupted. Run it again."
         )
-    scores = scores.filter(pl.col("metric").str.starts_with("share_") & (pl.col("model") == first_model(run)))
+    scores = parts.where(pl.col("metric").str.starts_with("share_") & (pl.col("model") == first_model(run)))
     facts = [name for name in scores.columns if name.startswith("label_")]
     return under_paper_pooling(scores).pivot(on="metric", index=["case", "target_class", *facts], values="value")
 

@@ -130,12 +130,12 @@ def score(
     relevance: NDArray[Any],
     masks: NDArray[np.bool_],
     codes: NDArray[np.int64],
+    ranked: bool,
     mass: Floats,
     rank: Floats,
     state: NDArray[np.int8],
-    ranked: bool,
 ) -> None:
-    """Fill mass, rank (NaN if not `ranked`) and state (P, M, B) of relevance (B, C, N) against masks (M, B, N)."""
+    """Fill mass, rank (if `ranked`) and state (P, M, B) of relevance (B, C, N) against masks (M, B, N)."""
     cases, _, positions = relevance.shape
     pooled = np.empty(positions)
     bits = pooled.view(np.int64)
@@ -161,10 +161,7 @@ def score(
                     state[p, m, b] = ALL_ZERO
                 else:
                     state[p, m, b] = DEFINED
-                defined = state[p, m, b] == DEFINED
-                mass[p, m, b] = add_up_inside(pooled, masks[m, b]) / total if defined else np.nan
-                if defined and ranked:
-                    kth = kth_largest(bits, sizes[m], left, bins)
-                    rank[p, m, b] = rank_of(bits, kth, masks[m, b], sizes[m])
-                else:
-                    rank[p, m, b] = np.nan
+                    mass[p, m, b] = add_up_inside(pooled, masks[m, b]) / total
+                    if ranked:
+                        kth = kth_largest(bits, sizes[m], left, bins)
+                        rank[p, m, b] = rank_of(bits, kth, masks[m, b], sizes[m])

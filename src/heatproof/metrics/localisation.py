@@ -8,14 +8,13 @@ from __future__ import annotations
 from heatproof.errors import HeatproofError
 from heatproof.lazy import torch
 from heatproof.metrics.base import register_metric
+from heatproof.metrics.heatmap_scores import score_heatmaps
 
 
 @register_metric("mass_accuracy", title="Mass accuracy", needs=("mask",), paper="Arras et al. 2022")
 def mass_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Share of the relevance that lies inside the mask: sum of H over the mask / sum of H."""
-    heatmap, mask = flat_pair(heatmap, mask)
-    score = (heatmap * mask).sum(1) / heatmap.sum(1)
-    return where_defined(score, heatmap, mask)
+    return kernel_scores(heatmap, mask, ranks=False)
 
 
 @register_metric("rank_accuracy", title="Rank accuracy", needs=("mask",), paper="Arras et al. 2022")
@@ -25,14 +24,7 @@ def rank_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     Positions of equal relevance at the K-th place share the places left: the exact expected value over all ways of
     breaking the tie.
     """
-    heatmap, mask = flat_pair(heatmap, mask)
-    size = mask.sum(1, keepdim=True)
-    descending = heatmap.sort(1, descending=True).values
-    kth = descending.gather(1, (size - 1).clamp(min=0))
-    above, tied = heatmap > kth, heatmap == kth
-    left = size[:, 0] - above.sum(1)
-    hits = (above & mask).sum(1) + left * (tied & mask).sum(1).double() / tied.sum(1)
-    return where_defined(hits / size[:, 0], heatmap, mask)
+    return kernel_scores(heatmap, mask, ranks=True)
 
 
 @register_metric("pointing_game", title="Pointing game", needs=("mask",), paper="Zhang et al. 2018")
@@ -74,6 +66,14 @@ def grid_mask(space: tuple[int, int], grid: int, chosen: torch.Tensor) -> torch.
     """
     rows, columns = (((torch.arange(extent) + 1) * grid - 1) // extent for extent in space)
     return chosen[:, rows[:, None] * grid + columns]
+
+
+def kernel_scores(heatmap: torch.Tensor, mask: torch.Tensor, ranks: bool) -> torch.Tensor:
+    """Mass accuracy (or rank accuracy, of `ranks`) from the kernel that scores heatmaps without torch."""
+    heatmap, mask = flat_pair(heatmap, mask)
+    relevance, truth = heatmap.detach().cpu().numpy()[:, None], {"mask": mask.cpu().numpy()}
+    scores = score_heatmaps(relevance, truth, ["sum_pos"], ranks=ranks)  # of one channel that is not negative: itself
+    return torch.as_tensor((scores.rank if ranks else scores.mass)[0, 0], device=heatmap.device)
 
 
 def flat_pair(heatmap: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -26,6 +26,8 @@ text { font: 12px system-ui, sans-serif; fill: #1c2733; }
 """
 LABEL, STRIP, ROW = 190, 520, 56
 TILE, GAP, PER_ROW = 150, 14, 5
+FULL = 0.99
+"""Heat at this quantile, of those pixels that have any, and above is drawn in full colour."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Case:
 def gallery(case: Case, heatmaps: Mapping[str, NDArray[Any]]) -> str:
     """The input, and under each explainer's name its relevance (C, *space): red for the class, blue against it.
 
-    Channels are added up. Each heatmap is scaled by its own largest value.
+    Channels are added up. Each heatmap is scaled by itself: a signal's by its largest value, a picture's so that a
+    hundredth of its pixels has the full colour.
     """
     heats = {name: relevance.sum(0) for name, relevance in heatmaps.items()}
     dimensions = case.inputs.ndim - 1
@@ -95,10 +98,11 @@ def picture(inputs: NDArray[Any]) -> NDArray[Any]:
 
 
 def overlay(inputs: NDArray[Any], heat: NDArray[Any]) -> NDArray[Any]:
-    """The heat over the picture in pale grey."""
+    """The heat over the picture in pale grey; a few pixels of extreme heat do not make the others invisible."""
     grey = 0.6 + 0.4 * picture(inputs).mean(2, keepdims=True)
-    peak = np.abs(heat).max() or 1.0
-    strength = (np.abs(heat) / peak)[:, :, None]
+    size = np.abs(heat)
+    peak = np.quantile(size[size > 0], FULL) if (size > 0).any() else 1.0
+    strength = np.minimum(size / peak, 1.0)[:, :, None]
     colour = np.where(heat[:, :, None] > 0, [0.84, 0.27, 0.24], [0.21, 0.40, 0.77])
     blended: NDArray[Any] = grey * (1 - strength) + colour * strength
     return blended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,6 +17,7 @@ from heatproof.results.tables import Board, Line, boards, failure_lines, grids, 
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from markupsafe import Markup
 
     from heatproof.results.run import Run
@@ -25,6 +27,39 @@ REPORT = "report.html"
 
 def write_report(run: Run) -> Path:
     """Write the page of a run into its folder, and return its path."""
+    shown = boards(run)
+    lines, names = every_line(shown), shown[0].metrics
+    text = (
+        templates()
+        .get_template("report.html.j2")
+        .render(
+            manifest=run.manifest,
+            boards=shown,
+            lines=lines,
+            targets=any(line.target for line in lines),
+            baselines=any(line.is_baseline for line in lines),
+            costs=any(line.seconds is not None for line in lines),
+            metrics=[metrics[name] for name in names],
+            headings={name: heading(name) for name in names},
+            referenced={name for board in shown for name in board.referenced},
+            plots=[(metrics[name], dot_plot(shown, name)) for name in names],
+            tiles=tiles(shown),
+            strip=example_strip(run, shown),
+            grids=grids(run),
+            pictures=picture_strip(run, shown),
+            biases=biases(run.folder),
+            failures=failure_lines(run),
+            style=static("report.css"),
+            script=static("report.js"),
+        )
+    )
+    path = run.folder / REPORT
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return path
+
+
+def templates() -> Environment:
+    """The pages' templates; what they are given is escaped, and what they miss is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -34,28 +69,15 @@ def write_report(run: Run) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = boards(run)
-    names = shown[0].metrics
-    text = environment.get_template("report.html.j2").render(
-        manifest=run.manifest,
-        boards=shown,
-        lines=every_line(shown),
-        metrics=[metrics[name] for name in names],
-        headings={name: heading(name) for name in names},
-        referenced={name for board in shown for name in board.referenced},
-        plots=[(metrics[name], dot_plot(shown, name)) for name in names],
-        tiles=tiles(shown),
-        strip=example_strip(run, shown),
-        grids=grids(run),
-        pictures=picture_strip(run, shown),
-        biases=biases(run.folder),
-        failures=failure_lines(run),
-        style=static("report.css"),
-        script=static("report.js"),
-    )
-    path = run.folder / REPORT
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    return path
+    environment.globals["breakable"] = breakable
+    return environment
+
+
+def breakable(name: str) -> Markup:
+    """A long name that may go on in a new line behind its commas, colons and underscores."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("([,:_])", r"\1<wbr>", str(escape(name))))
 
 
 def static(name: str) -> str:
@@ -76,7 +98,13 @@ def tiles(shown: list[Board]) -> list[tuple[str, str, str]]:
     for board in shown:
         methods = [line for line in board.lines if not line.is_baseline and metric in line.cells]
         if methods:
-            found.append((f"best, {board.target}", methods[0].cells[metric].text, methods[0].explainer))
+            found.append(
+                (
+                    f"best, {board.target}" if board.target else "best",
+                    methods[0].cells[metric].text,
+                    methods[0].explainer,
+                )
+            )
     for family, words in (("floor", "knows nothing of the model"), ("ceiling", "the true mask")):
         lines = [line for line in shown[0].lines if line.family == family and metric in line.cells]
         if lines:
@@ -104,7 +132,7 @@ def example_strip(run: Run, shown: list[Board]) -> Strip | None:
     truth = next(array for name, array in kept.items() if name.startswith("mask."))
     if kept["inputs"].ndim != 3:
         return None
-    regions = run.scores().filter(pl.col("case").is_in(ids) & (pl.col("metric") == "roe_start"))
+    regions = run.score_rows().where(pl.col("case").is_in(ids) & (pl.col("metric") == "roe_start"))
     if regions.is_empty():
         return None
     regions = regions.filter(pl.col("model") == regions["model"][0])

@@ -10,6 +10,7 @@ from heatproof.engine.store import LEADERBOARD, STATISTICS, SUMMARY, Store
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl, torch
 from heatproof.progress import Progress
+from heatproof.results.columns import gather
 from heatproof.results.leaderboard import AXES, COLUMNS, FURTHER, leaderboard
 from heatproof.results.run import Run
 from heatproof.results.tables import markdown
@@ -20,7 +21,7 @@ def finish_run(benchmark: Benchmark, store: Store, seed: int, progress: Progress
     """Score what needs whole data sets, and write leaderboard.csv, leaderboard.md and report.html."""
     run = Run(store.folder)
     parts = store.scores(entry["folder"] for entry in run.manifest["explainers"])
-    if parts.is_empty():
+    if not parts.paths:
         reasons = sorted({f"{failure['explainer']}: {failure['message']}" for failure in store.failures()})
         raise HeatproofError("every explainer failed, so there is no table.\n  " + "\n  ".join(reasons))
     steps = 4
@@ -28,15 +29,14 @@ def finish_run(benchmark: Benchmark, store: Store, seed: int, progress: Progress
     summary = benchmark.summarise(parts)
     write_whole(store.folder / SUMMARY, summary.write_parquet)
     progress("scoring: intervals", 1, steps)
-    scores = pl.concat([parts, summary], how="diagonal")
+    scores = run.score_rows()
     table = leaderboard(
-        scores,
+        gather(scores, benchmark.metrics, benchmark.subsets()),
         benchmark=benchmark.name,
         dataset=benchmark.dataset,
         metrics=benchmark.metrics,
         reference=labelled(benchmark.reference(), run.manifest["explainers"]),
         seed=seed,
-        subsets=benchmark.subsets(),
     )
     write_whole(store.folder / LEADERBOARD, table.select(*COLUMNS).write_csv)
     write_whole(store.folder / STATISTICS, table.select(*AXES, "n", *FURTHER).write_csv)

@@ -2,63 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
+from heatproof.results.columns import KEY, VARIANT, Columns, Gathered, Key
 from heatproof.results.statistics import bootstrap_means, interval, over_models
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 COLUMNS = (
     "benchmark", "dataset", "model", "target", "explainer", "metric", "ground_truth", "pooling", "subset", "n",
     "mean", "std", "median", "ci_low", "ci_high", "reference", "seconds_per_case", "passes_per_case",
 )  # fmt: skip
 NUMBERS = COLUMNS[COLUMNS.index("mean") :]
-KEY = ("model", "target", "explainer")
-VARIANT = ("metric", "ground_truth", "pooling")
 AXES = (*KEY, *VARIANT, "subset")
 FURTHER = ("least", "percentile_20", "percentile_80", "most", "reference_std", "reference_median")
 """Columns of statistics.csv behind the axes: what the leaderboard has no room for."""
+HELD = 2 * 10**6
+"""Scores that go through one bootstrap at a time."""
 
 
 def leaderboard(
-    scores: pl.DataFrame,
-    *,
-    benchmark: str,
-    dataset: str,
-    metrics: Sequence[str],
-    reference: pl.DataFrame,
-    seed: int,
-    subsets: Mapping[str, pl.Expr] | None = None,
+    scores: Gathered, *, benchmark: str, dataset: str, metrics: Sequence[str], reference: pl.DataFrame, seed: int
 ) -> pl.DataFrame:
-    """Means, spreads and intervals of score rows, with the paper's number and the cost of explaining.
+    """Means, spreads and intervals of scores, with the paper's number and the cost of explaining.
 
     `std` is the population's over cases. Where there are several models, further lines sum them up: `model` says how
     many, `n` is their number, `std` the spread (ddof 1) of their means, and the interval resamples cases and models.
-    A subset is a condition on the rows. All of a variant's subsets see the same resampled cases. The frame has the
-    columns of the leaderboard and those of the further statistics.
+    All of a variant's subsets see the same resampled cases. The frame has the columns of the leaderboard and those of
+    the further statistics.
     """
     lines: list[dict[str, Any]] = []
-    models = scores["model"].n_unique()
-    measured = scores.filter(pl.col("metric").is_in(list(metrics)))
-    for variant, group in sorted(measured.group_by(*VARIANT), key=lambda item: variant_order(item[0], metrics)):
-        keys = group.select(*KEY).unique(maintain_order=True).rows()
-        chosen = {"all": values_by_key(group, None)}
-        for name, condition in (subsets or {}).items():
-            values = values_by_key(group, condition)
-            if not np.isnan(values).all():
-                chosen[name] = values
-        means = np.split(bootstrap_means(np.hstack(list(chosen.values())), seed), len(chosen), axis=1)
-        named = dict(zip(VARIANT, (str(part) for part in variant), strict=True))
-        for (subset, values), resampled in zip(chosen.items(), means, strict=True):
-            within = named | {"subset": subset}
-            lines += [line | within for line in case_lines(keys, values, resampled)]
-            lines += [line | within for line in model_lines(keys, values, resampled, seed, models)] * (models > 1)
+    models = len(scores.models)
+    for group in groups(scores.columns(metrics)):
+        blocks = [block for columns in group for block in subset_blocks(columns, scores.subsets)]
+        ends = np.cumsum([block.values.shape[1] for block in blocks])[:-1]
+        means = np.split(bootstrap_means(np.hstack([block.values for block in blocks]), seed), ends, axis=1)
+        for block, resampled in zip(blocks, means, strict=True):
+            lines += [line | block.named for line in case_lines(block.keys, block.values, resampled)]
+            if models > 1:
+                lines += [line | block.named for line in model_lines(block.keys, block.values, resampled, seed, models)]
     table = pl.DataFrame(lines, infer_schema_length=None).with_columns(
         benchmark=pl.lit(benchmark), dataset=pl.lit(dataset)
     )
-    table = table.join(costs(scores), on=["target", "explainer"], how="left", maintain_order="left")
+    table = table.join(scores.costs, on=["target", "explainer"], how="left", maintain_order="left")
     published = [name for name in ("explainer", "target", *VARIANT, "subset") if name in reference.columns]
     table = table.join(reference, on=published, how="left", maintain_order="left")
     for name in FURTHER:
@@ -67,20 +59,36 @@ def leaderboard(
     return table.select(*COLUMNS, *FURTHER)
 
 
-def values_by_key(group: pl.DataFrame, condition: pl.Expr | None) -> np.ndarray[Any, Any]:
-    """Scores (cases, keys) of one variant; undefined for cases outside the subset.
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The scores (cases, keys) of one variant and subset; undefined for cases outside the subset."""
 
-    Cases come in the order of their names, keys in that of their first appearance.
-    """
-    if condition is not None:
-        group = group.with_columns(value=pl.when(condition).then(pl.col("value")))
-    wide = group.pivot(on=list(KEY), index="case", values="value", aggregate_function="first").sort("case")
-    return wide.drop("case").to_numpy().astype(np.float64)
+    named: dict[str, str]
+    keys: Sequence[Key]
+    values: NDArray[np.float64]
 
 
-def variant_order(variant: Sequence[Any], metrics: Sequence[str]) -> tuple[int, str, str]:
-    metric, ground_truth, pooling = (str(part) for part in variant)
-    return list(metrics).index(metric), ground_truth, pooling
+def subset_blocks(columns: Columns, subsets: Sequence[str]) -> Iterator[Block]:
+    """A block for all cases and one for each subset that has any score."""
+    named = dict(zip(VARIANT, columns.variant, strict=True))
+    yield Block(named | {"subset": "all"}, columns.keys, columns.values)
+    for name, flags in zip(subsets, columns.flags, strict=True):
+        values = np.where(flags, columns.values, np.nan)
+        if not np.isnan(values).all():
+            yield Block(named | {"subset": name}, columns.keys, values)
+
+
+def groups(variants: Iterable[Columns]) -> Iterator[list[Columns]]:
+    """Variants that have the same cases and go through one bootstrap, as many as fit into HELD values."""
+    held: list[Columns] = []
+    for columns in variants:
+        size = columns.values.size + columns.flags.size
+        if held and (len(held) * size >= HELD or not np.array_equal(held[0].cases, columns.cases)):
+            yield held
+            held = []
+        held.append(columns)
+    if held:
+        yield held
 
 
 def case_lines(
@@ -138,15 +146,6 @@ def spread(defined: np.ndarray[Any, Any]) -> dict[str, float | None]:
         "percentile_80": float(high),
         "most": float(defined.max()),
     }
-
-
-def costs(scores: pl.DataFrame) -> pl.DataFrame:
-    """Seconds and passes per case of each explainer, over all cases that it explained."""
-    measured = scores.filter(pl.col("metric").is_in(["seconds", "passes"]))
-    return measured.group_by("target", "explainer").agg(
-        seconds_per_case=pl.col("value").filter(pl.col("metric") == "seconds").mean(),
-        passes_per_case=pl.col("value").filter(pl.col("metric") == "passes").mean(),
-    )
 
 
 def read_leaderboard(path: Path) -> pl.DataFrame:

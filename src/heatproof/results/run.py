@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heatproof.engine.store import LEADERBOARD, SUMMARY, Store, read_rows
+from heatproof.engine.parts import ScoreRows
+from heatproof.engine.store import LEADERBOARD, SUMMARY, Store
 from heatproof.errors import HeatproofError
 from heatproof.lazy import pl
 from heatproof.results.leaderboard import read_leaderboard
@@ -36,12 +37,15 @@ class Run:
         """One line per model, target, explainer, metric, ground truth and pooling; scores are fractions."""
         return self._leaderboard
 
-    def scores(self) -> pl.DataFrame:
-        """Every score: one row per case, metric and variant, with the facts of the case."""
+    def score_rows(self) -> ScoreRows:
+        """The files of all scores, to be read one after the other: for runs that do not fit into memory."""
         parts = self.store.scores(entry["folder"] for entry in self.manifest["explainers"])
         summary = self.folder / SUMMARY
-        frames = [parts] + ([read_rows(summary)] if summary.is_file() else [])
-        return pl.concat([frame for frame in frames if len(frame)], how="diagonal")
+        return ScoreRows([*parts.paths, *([summary] if summary.is_file() else [])])
+
+    def scores(self) -> pl.DataFrame:
+        """Every score: one row per case, metric and variant, with the facts of the case."""
+        return self.score_rows().where(pl.lit(True))
 
     def failures(self) -> list[dict[str, Any]]:
         """Units that failed, each with its explainer, chunk, message and traceback."""

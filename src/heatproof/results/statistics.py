@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 RESAMPLES = 2000
 LEVEL = 0.95
-DRAWN_AT_ONCE = 10**7
+DRAWN_AT_ONCE = 1 * 10**6
 
 
 def case_weights(cases: int, seed: int, resamples: int = RESAMPLES) -> NDArray[np.float64]:

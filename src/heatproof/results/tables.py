@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
 from heatproof.metrics import metrics
+from heatproof.pooling import poolings
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -94,11 +95,9 @@ class Board:
 
 def boards(run: Run) -> list[Board]:
     """One board per explained quantity. Several models are shown by their mean, poolings by the first of the run."""
-    table = run.leaderboard()
-    models = table["model"].unique(maintain_order=True).to_list()
-    summed = [model for model in models if model.startswith("mean of ")]
-    model = summed[0] if summed else models[0]
-    shown = table.filter((pl.col("model") == model) & (pl.col("subset") == "all") & first_shown(run))
+    lines_of_all = shown_lines(run)
+    model = lines_of_all["model"][0]
+    shown = lines_of_all.filter(first_shown(run))
     names = tuple(metric for metric in run.manifest["metrics"] if metric in shown["metric"])
     families = {entry["explainer"]: entry["family"] for entry in run.manifest["explainers"]}
     lines = [
@@ -111,13 +110,21 @@ def boards(run: Run) -> list[Board]:
     return [
         Board(
             target,
-            TARGET_TITLES.get(target, "Explainers of no score"),
+            TARGET_TITLES.get(target, "Scores"),
             model,
             names,
             (*ranked([line for line in methods if line.target in (target, "")], names), *baselines),
         )
         for target in (targets or [""])
     ]
+
+
+def shown_lines(run: Run) -> pl.DataFrame:
+    """The leaderboard's lines over all cases, of the sum of its models or of the only one."""
+    table = run.leaderboard()
+    models = table["model"].unique(maintain_order=True).to_list()
+    summed = [model for model in models if model.startswith("mean of ")]
+    return table.filter((pl.col("model") == (summed or models)[0]) & (pl.col("subset") == "all"))
 
 
 def first_shown(run: Run) -> pl.Expr:
@@ -153,6 +160,8 @@ def grids(run: Run) -> list[Grid]:
             fixed = [pl.col(name) == value for name, value in here.items() if name != axis]
             lines = table.filter(pl.all_horizontal(fixed))
             heads = tuple(lines[axis].unique(maintain_order=True).to_list())
+            if axis == "pooling":
+                heads = tuple(sorted(heads, key=[*poolings, *heads].index))
             if len(heads) < 2:
                 continue
             rows = [

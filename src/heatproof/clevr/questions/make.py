@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from heatproof.clevr.answers import in_words
 from heatproof.clevr.questions.asking import PER_IMAGE, Question, Tally, ask
 from heatproof.clevr.questions.balance import RESET_AFTER
 from heatproof.clevr.questions.grammar import QUESTION_SETS, QuestionSet
 from heatproof.clevr.questions.grammar import templates as own_templates
 from heatproof.clevr.questions.official import load_synonyms, load_templates
-from heatproof.clevr.questions.records import FORMS, Form, in_words, is_there, read_scenes, write_questions
+from heatproof.clevr.questions.records import FORMS, Form, is_there, read_scenes, write_questions
 from heatproof.clevr.questions.search import BUDGET
 from heatproof.clevr.questions.templates import Template, digest
 from heatproof.clevr.questions.wording import SYNONYMS

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 
+from heatproof.clevr.json_files import read_json
 from heatproof.clevr.questions.templates import Node, Template, check
 from heatproof.errors import HeatproofError
 
@@ -44,18 +44,6 @@ def load_synonyms(folder: Path) -> dict[str, tuple[str, ...]] | None:
                 raise HeatproofError(f"{path}: must map each word to a list of words.")
             return {word: tuple(words) for word, words in synonyms.items()}
     return None
-
-
-def read_json(path: Path) -> Any:
-    """What a JSON file holds; a damaged one is named with the place of the damage."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise HeatproofError(f"cannot read {path}: {problem.strerror or problem}.") from problem
-    except ValueError as problem:
-        raise HeatproofError(
-            f"{path} is not whole JSON: {problem}. It may be cut off; make or copy it again."
-        ) from problem
 
 
 def _template_files(folder: Path) -> list[Path]:

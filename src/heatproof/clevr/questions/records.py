@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from heatproof.clevr.answers import in_words
+from heatproof.clevr.json_files import read_json
 from heatproof.clevr.questions.asking import Question
 from heatproof.clevr.questions.functions import FUNCTIONS, Call, Value
-from heatproof.clevr.questions.official import read_json
 from heatproof.clevr.questions.templates import Template
 from heatproof.clevr.questions.world import members
 from heatproof.errors import HeatproofError
@@ -92,13 +93,6 @@ def _node(call: Call, key: str) -> dict[str, Any]:
 def plain(call: Call, output: Value) -> Value | list[int]:
     """An output as files hold it: sets as lists of objects."""
     return members(int(output)) if FUNCTIONS[call.function].output == "ObjectSet" else output
-
-
-def in_words(answer: Value) -> str:
-    """An answer as networks give it."""
-    if isinstance(answer, bool):
-        return "yes" if answer else "no"
-    return str(answer)
 
 
 def write_questions(

@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heatproof.clevr.json_files import read_object
 from heatproof.clevr.rendering.blender import blender_session, check_assets
 from heatproof.clevr.rendering.denoise import can_denoise, require_denoiser
 from heatproof.clevr.rendering.picture import render
@@ -129,7 +130,7 @@ def claim(plan: Plan, num_images: int) -> int:
     path = plan.folder / SETTINGS
     now = described(plan) | {"num_images": num_images}
     if path.exists():
-        there = read_json(path)
+        there = read_object(path)
         differing = [
             f"{name}: {there.get(name)} there, {value} now"
             for name, value in now.items()
@@ -206,7 +207,7 @@ def make(plan: Plan, index: int) -> None:
         scene: Mapping[str, Any] = sample_scene(plan.scenes, index)
         write_json(paths[SCENES], scene)
     else:
-        scene = read_json(paths[SCENES])
+        scene = read_object(paths[SCENES])
     if OBJECTS in missing or MASKS in missing:
         seen = seen_objects(scene, plan.scenes.width, plan.scenes.height)
         write_png(paths[OBJECTS], seen)
@@ -240,22 +241,12 @@ def gather(plan: Plan, count: int) -> None:
         "split": plan.scenes.split,
         "license": "none claimed",
     }
-    scenes = [read_json(path) for path in paths if path.exists()]
+    scenes = [read_object(path) for path in paths if path.exists()]
     write_json(plan.folder / ALL_SCENES, {"info": info, "scenes": scenes})
 
 
 def write_json(path: Path, content: Mapping[str, Any], indent: int | None = None) -> None:
     write_whole(path, lambda temporary: temporary.write_text(json.dumps(content, indent=indent), encoding="utf-8"))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as problem:
-        raise HeatproofError(f"{path} is damaged or cannot be read: {problem}.") from problem
-    if not isinstance(content, dict):
-        raise HeatproofError(f"{path} is damaged: it holds no JSON object.")
-    return content
 
 
 def write_png(path: Path, pixels: NDArray[np.uint8]) -> None:

@@ -7,17 +7,21 @@ costs its own scores, and its rows say why.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from heatproof.benchmarks import clevr_xai_rows as rows
 from heatproof.benchmarks.base import Benchmark
-from heatproof.clevr.files import Question, open_dataset
+from heatproof.clevr.answers import in_words
+from heatproof.clevr.files import Dataset, open_dataset
 from heatproof.clevr.ground_truth import KINDS
+from heatproof.engine.parts import ScoreRows
 from heatproof.engine.plan import Chunk, Unit
 from heatproof.engine.store import Store
 from heatproof.errors import HeatproofError, unknown_name
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from heatproof.seeds import CaseRandom
 
 CHUNK = 128
+READ_AT_ONCE = 1000
 SHOWN = 5
 
 
@@ -46,6 +51,8 @@ class Heatmaps:
 
     index: tuple[int, ...]
     read: Callable[[int], NDArray[Any]] = field(repr=False)
+    stamp: str
+    """Changes when the files do, so that scores of changed heatmaps are not taken for theirs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,19 +91,32 @@ class Evaluation(Benchmark):
     def prepare(self, progress: Progress = silent) -> None:
         self.data = open_dataset(self.folder)
         self.dataset = self.folder.resolve().name
-        known = {question.index: question for question in self.data.questions(self.questions)}
-        extra = sorted(set(self.heatmaps.index) - set(known))
-        if extra:
+        facts = question_table(self.data, self.questions)
+        known = dict(facts.select("question_index", "answer").rows())
+        there = set(self.heatmaps.index)
+        if not there & set(known):
             raise HeatproofError(
-                f"{len(extra)} heatmap(s) are for {self.questions} questions that {self.folder} does not have:"
-                f" {named(extra)}."
+                f"none of the {len(there):,} heatmaps is for one of the {self.questions} questions of {self.folder}:"
+                f" their questions are {named(sorted(there))}. Is it the right data set, and --questions?"
             )
-        right = None if self.predictions is None else correct_answers(self.predictions, known)
-        self.asked = [known[index] for index in sorted(self.heatmaps.index) if right is None or index in right]
-        wanted = set(known) if right is None else right
-        self.missing = sorted(wanted - set(self.heatmaps.index))
-        if not self.asked:
-            raise HeatproofError("no heatmap is left: none belongs to a correctly answered question.")
+        self.left_out = [
+            ("Heatmaps for questions that the data set does not have, left out", sorted(there - set(known)))
+        ]
+        wanted = set(known)
+        if self.predictions is not None:
+            answers = read_predictions(self.predictions)
+            wanted = {k for k in wanted & set(answers) if in_words(answers[k]) == known[k]}
+            self.left_out += [
+                (
+                    "Predictions for questions that the data set does not have, left out",
+                    sorted(set(answers) - set(known)),
+                ),
+                ("Heatmaps of questions without a prediction, left out", sorted(there & set(known) - set(answers))),
+            ]
+            if not wanted & there:
+                raise HeatproofError(f"no heatmap is left: {self.predictions} answers none of their questions right.")
+        self.asked = facts.filter(pl.col("question_index").is_in(list(wanted & there))).sort("question_index")
+        self.missing = sorted(wanted - there)
         self.size = mask_size(self.data, self.questions)
         self.kinds = rows.ground_truths(self.data, self.questions, self.size)
 
@@ -106,7 +126,8 @@ class Evaluation(Benchmark):
             "questions": self.questions,
             "poolings": list(self.poolings),
             "ground_truths": self.kinds,
-            "predictions": None if self.predictions is None else str(self.predictions),
+            "predictions": None if self.predictions is None else hash_of(self.predictions.read_bytes()),
+            "heatmaps": self.heatmaps.stamp,
             "cases": len(self.asked),
         }
 
@@ -129,18 +150,18 @@ class Evaluation(Benchmark):
         """The rows of a chunk; a heatmap that cannot be used counts as NaN."""
         start = int(chunk.name.rpartition("-")[2])
         questions = self.asked[start : start + chunk.cases]
-        found = [self.usable(question.index) for question in questions]
+        index = questions["question_index"].to_list()
+        found = [self.usable(question) for question in index]
         channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
         relevance = np.full((len(found), channels, *self.size), np.nan)
         for place, (heatmap, _) in enumerate(found):
             if heatmap is not None:
                 relevance[place] = 0.0
                 relevance[place, : len(heatmap)] = heatmap
-        index = [question.index for question in questions]
         masks = {kind: self.data.masks(self.questions, kind).batch(index) for kind in self.kinds}
-        ids = [f"{self.questions}-{question.index:06d}" for question in questions]
+        ids = [f"{self.questions}-{question:06d}" for question in index]
         problems = [problem for _, problem in found]
-        return rows.score_table(ids, rows.question_facts(questions), relevance, masks, self.poolings, problems)
+        return rows.score_table(ids, questions.to_dict(as_series=False), relevance, masks, self.poolings, problems)
 
     def usable(self, index: int) -> tuple[NDArray[Any] | None, str]:
         """The heatmap (C, H, W), or None and what is wrong with it."""
@@ -166,14 +187,17 @@ class Evaluation(Benchmark):
     def columns(self) -> Sequence[Mapping[str, str]]:
         return rows.shown_columns(self.kinds[0], self.poolings)
 
-    def notes(self, scores: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+    def notes(self, scores: ScoreRows, table: pl.DataFrame) -> list[str]:
         said = [f"{len(self.asked):,} heatmaps scored against {self.questions} questions."]
-        if self.missing:
-            said.append(f"{len(self.missing):,} questions have no heatmap: {named(self.missing)}.")
-        bad = scores.filter(pl.col("undefined") != "").unique("case", maintain_order=True)
-        if len(bad):
-            reasons = [f"{row['question_index']}: {row['undefined']}" for row in bad.head(SHOWN).iter_rows(named=True)]
-            said.append(f"{len(bad):,} questions have an undefined score: {'; '.join(reasons)}.")
+        listed = [*self.left_out, ("Questions without a heatmap", self.missing)]
+        said += [f"{what}: {len(index):,} ({named(index)})." for what, index in listed if index]
+        bad: dict[int, str] = {}
+        for part in scores:
+            undefined = part.filter(pl.col("undefined") != "").unique("case", maintain_order=True)
+            bad |= undefined.select("question_index", "undefined").rows()
+        if bad:
+            reasons = [f"{index}: {reason}" for index, reason in bad.items()]
+            said.append(f"Questions with an undefined score: {len(bad):,} ({named(reasons, '; ')}).")
         return said
 
     def reference(self) -> pl.DataFrame:
@@ -189,6 +213,7 @@ def evaluate(
     predictions: Path | str | None = None,
     name: str | None = None,
     out: Path | str | None = None,
+    resume: bool = True,
     progress: Progress = silent,
 ) -> Run:
     """Score heatmaps made elsewhere: `evaluate("maps", dataset="data", predictions="answers.json")`.
@@ -209,7 +234,7 @@ def evaluate(
     store = Store(Path(out) if out is not None else Path("runs") / f"evaluate-{source.stem}")
     store.check_writable()
     made.prepare(progress)
-    store.open(make_manifest(made, [explainer], 0), resume=True)
+    store.open(make_manifest(made, [explainer], 0), resume)
     units = store.missing([Unit(explainer, chunk) for chunk in made.chunks()])
     for done, unit in enumerate(units):
         progress("scoring heatmaps", done, len(units))
@@ -237,15 +262,15 @@ def open_heatmaps(path: Path) -> Heatmaps:
     if path.suffix == ".zarr":
         return open_group(path, "zarr")
     if path.is_dir():
-        files = {entry.stem: entry for entry in path.iterdir() if entry.suffix == ".npy"}
-        index = question_indices(path, files)
-        return Heatmaps(index, lambda wanted: load_npy(path / f"{wanted}.npy"))
+        files = by_question(path, [entry.stem for entry in path.iterdir() if entry.suffix == ".npy"])
+        return Heatmaps(tuple(files), lambda wanted: load_npy(path / f"{files[wanted]}.npy"), stamp(path))
     if path.suffix == ".npz" and path.is_file():
         try:
             archive = np.load(path, allow_pickle=False)
         except (OSError, ValueError, zipfile.BadZipFile) as problem:
             raise HeatproofError(f"{path} is damaged or no .npz archive ({problem}).") from problem
-        return Heatmaps(question_indices(path, archive.files), lambda wanted: archive[str(wanted)])
+        names = by_question(path, archive.files)
+        return Heatmaps(tuple(names), lambda wanted: archive[names[wanted]], stamp(path))
     said = "does not exist" if not path.exists() else "is neither a folder nor a .npz, .zarr, .h5 or .hdf5"
     raise HeatproofError(f"{path} {said}; give a folder of QUESTION_INDEX.npy, or an archive of heatmaps.")
 
@@ -274,46 +299,73 @@ def open_group(path: Path, library: str) -> Heatmaps:
     if len(index) != array.shape[0] or len(set(index)) != len(index):
         raise HeatproofError(f"{path}: question_index must name each of the {array.shape[0]} heatmaps once.")
     place = {entry: k for k, entry in enumerate(index)}
-    return Heatmaps(tuple(index), lambda wanted: np.asarray(array[place[wanted]]))
+    return Heatmaps(tuple(index), lambda wanted: np.asarray(array[place[wanted]]), stamp(path))
 
 
-def question_indices(path: Path, names: Collection[str]) -> tuple[int, ...]:
-    strange = sorted(name for name in names if not name.isdecimal())
-    if strange:
-        raise HeatproofError(f"{path}: heatmaps are called by their question_index, not {strange[0]!r}.")
+def by_question(path: Path, names: Collection[str]) -> dict[int, str]:
+    """Names by the question index that they are; `7` and `007` are the same."""
     if not names:
         raise HeatproofError(f"{path} holds no heatmaps (QUESTION_INDEX.npy).")
-    return tuple(int(name) for name in names)
+    found: dict[int, str] = {}
+    for name in sorted(names):
+        if not name.isdecimal():
+            raise HeatproofError(f"{path}: heatmaps are called by their question_index, not {name!r}.")
+        if int(name) in found:
+            raise HeatproofError(f"{path} has two heatmaps for question {int(name)}: {found[int(name)]} and {name}.")
+        found[int(name)] = name
+    return found
 
 
-def correct_answers(path: Path, known: Mapping[int, Question]) -> set[int]:
-    """The questions that are answered right by `[{"question_index": ..., "answer": ...}]`."""
+def stamp(path: Path) -> str:
+    """A hash of names, sizes and dates of a file, or of all files in a folder."""
+    files = sorted(entry for entry in path.rglob("*") if entry.is_file()) if path.is_dir() else [path]
+    about = [(str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return hash_of(repr(about).encode())
+
+
+def hash_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def read_predictions(path: Path) -> dict[int, Any]:
+    """Answers by question index, from `[{"question_index": ..., "answer": ...}]`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise HeatproofError(f"{path} cannot be read as predictions ({problem}).") from problem
     if not isinstance(content, list):
         raise HeatproofError(f'{path} must be a list of {{"question_index": ..., "answer": ...}}.')
-    right = set()
+    answers: dict[int, Any] = {}
     for place, entry in enumerate(content):
         if not isinstance(entry, dict) or not isinstance(entry.get("question_index"), int) or "answer" not in entry:
             raise HeatproofError(f"{path}: entry {place} lacks question_index or answer.")
-        if entry["question_index"] not in known:
-            raise HeatproofError(f"{path}: there is no question {entry['question_index']} in the data set.")
-        if rows.answer_word(entry["answer"]) == rows.answer_word(known[entry["question_index"]].answer):
-            right.add(entry["question_index"])
-    return right
+        if entry["question_index"] in answers:
+            raise HeatproofError(f"{path}: question {entry['question_index']} is answered twice.")
+        answers[entry["question_index"]] = entry["answer"]
+    return answers
 
 
-def mask_size(data: Any, questions: str) -> tuple[int, int]:
+def question_table(data: Dataset, name: str) -> pl.DataFrame:
+    """What is known of each question, a row each; their programs are not kept, which take most of the memory."""
+    frames, questions = [], data.each_question(name)
+    while some := list(islice(questions, READ_AT_ONCE)):
+        frames.append(pl.DataFrame(rows.question_facts(some)))
+    return pl.concat(frames)
+
+
+def mask_size(data: Dataset, questions: str) -> tuple[int, int]:
     """The size of the data set's masks for these questions."""
     if questions not in KINDS:
         raise unknown_name("question set", questions, KINDS)
-    masks = data.masks(questions, next(iter(KINDS[questions])))
-    height, width = masks.batch([int(masks.question_index[np.flatnonzero(masks.available)[0]])]).shape[1:]
+    kind = next(iter(KINDS[questions]))
+    masks = data.masks(questions, kind)
+    there = np.flatnonzero(masks.available)
+    if not len(there):
+        raise HeatproofError(f"no {questions} question of {data.folder} has a {kind} mask.")
+    height, width = masks.batch([int(masks.question_index[there[0]])]).shape[1:]
     return int(height), int(width)
 
 
-def named(indices: Sequence[int]) -> str:
+def named(entries: Sequence[object], between: str = ", ") -> str:
     """The first few, and that there are more."""
-    return ", ".join(map(str, indices[:SHOWN])) + (" ..." if len(indices) > SHOWN else "")
+    return between.join(map(str, entries[:SHOWN])) + f"{between}..." * (len(entries) > SHOWN)

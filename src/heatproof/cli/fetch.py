@@ -1,0 +1,29 @@
+"""`heatproof fetch ...`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def fetch(
+    name: Annotated[str, typer.Argument(help="What to download: relation-network.", metavar="NAME")],
+) -> None:
+    """Download weights that others publish, once; they are verified and kept in the cache folder.
+
+    Goes on where an interrupted download stopped. HEATPROOF_HOME names another cache folder.
+
+    Examples:
+
+    heatproof fetch relation-network
+
+    heatproof run clevr-xai --dataset data --weights relation-network
+    """
+    from heatproof.downloads import downloads
+    from heatproof.downloads import fetch as download
+    from heatproof.progress import bars
+
+    with bars() as progress:
+        path = download(name, progress)
+    typer.echo(f"{path}\n{downloads[name].about}, licence {downloads[name].licence}")

@@ -1,0 +1,113 @@
+"""Scores as numbers in columns: what the leaderboard needs of the rows, in a small part of their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from heatproof.lazy import np, pl
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KEY = ("model", "target", "explainer")
+VARIANT = ("metric", "ground_truth", "pooling")
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The scores of one variant: `values` (cases, keys), cases in the order of their names, keys as they came.
+
+    `flags` (subsets, cases, keys) says which of them belong to each subset.
+    """
+
+    variant: Key
+    keys: Sequence[Key]
+    cases: NDArray[np.int64]
+    values: NDArray[np.float64]
+    flags: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """All scores of a run, about 18 bytes each."""
+
+    variants: Mapping[Key, list[tuple[NDArray[Any], ...]]]
+    """By variant, for each part: codes of cases, codes of keys, values, one bit per subset."""
+    cases: Mapping[str, int]
+    keys: Mapping[Key, int]
+    models: frozenset[str]
+    costs: pl.DataFrame
+    """Seconds and passes per case, by target and explainer."""
+    subsets: Sequence[str] = field(default=())
+
+    def columns(self, metrics: Sequence[str]) -> Iterator[Columns]:
+        """Variant by variant, in the order of the metrics, then of ground truth and pooling."""
+        places = np.empty(len(self.cases), np.int64)
+        places[np.argsort(np.array(list(self.cases), dtype=object))] = np.arange(len(self.cases))
+        keys = list(self.keys)
+        for variant in sorted(self.variants, key=lambda v: (list(metrics).index(v[0]), *v[1:])):
+            coded, key, value, bits = (np.concatenate(column) for column in zip(*self.variants[variant], strict=True))
+            cases, row = np.unique(places[coded], return_inverse=True)
+            first = np.unique(key, return_index=True)[1]
+            present = key[np.sort(first)]
+            column = np.empty(len(keys), np.int64)
+            column[present] = np.arange(len(present))
+            values = np.full((len(cases), len(present)), np.nan)
+            values[row, column[key]] = value
+            flags = np.zeros((len(self.subsets), *values.shape), dtype=np.bool_)
+            for place in range(len(self.subsets)):
+                flags[place, row, column[key]] = bits >> np.uint32(place) & np.uint32(1)
+            yield Columns(variant, [keys[k] for k in present], cases, values, flags)
+
+
+def gather(parts: Iterable[pl.DataFrame], metrics: Sequence[str], subsets: Mapping[str, pl.Expr]) -> Gathered:
+    """The scores of these metrics, from frames of rows that are looked at one after the other."""
+    assert len(subsets) <= 32, "a score has 32 bits for the subsets that it belongs to"
+    variants: dict[Key, list[tuple[NDArray[Any], ...]]] = {}
+    cases: dict[str, int] = {}
+    keys: dict[Key, int] = {}
+    models: set[str] = set()
+    costs: list[pl.DataFrame] = []
+    for part in parts:
+        models.update(part["model"].unique())
+        costs.append(cost_sums(part))
+        rows = with_columns_of(part.filter(pl.col("metric").is_in(list(metrics))), subsets.values())
+        flagged = [condition.fill_null(False).alias(f"in {name}") for name, condition in subsets.items()]
+        rows = rows.select("case", *KEY, *VARIANT, pl.col("value").cast(pl.Float64), *flagged)
+        for named, group in rows.group_by(*VARIANT, *KEY, maintain_order=True):
+            words = tuple(str(word) for word in named)
+            variant, key = words[: len(VARIANT)], words[len(VARIANT) :]
+            coded = np.array([cases.setdefault(case, len(cases)) for case in group["case"]], np.uint32)
+            value = group["value"].to_numpy().astype(np.float64)
+            bits = np.zeros(len(group), np.uint32)
+            for place, name in enumerate(subsets):
+                bits |= group[f"in {name}"].to_numpy().astype(np.uint32) << np.uint32(place)
+            code = np.full(len(group), keys.setdefault(key, len(keys)), np.uint16)
+            variants.setdefault(variant, []).append((coded, code, value, bits))
+    return Gathered(variants, cases, keys, frozenset(models), mean_costs(costs), list(subsets))
+
+
+def with_columns_of(rows: pl.DataFrame, conditions: Iterable[pl.Expr]) -> pl.DataFrame:
+    """The rows with empty columns for what conditions ask of them and they do not have."""
+    wanted = {name for condition in conditions for name in condition.meta.root_names()}
+    return rows.with_columns(pl.lit(None).alias(name) for name in sorted(wanted - set(rows.columns)))
+
+
+def cost_sums(part: pl.DataFrame) -> pl.DataFrame:
+    """Seconds and passes of each explainer in a part: their sums, and how many there are."""
+    measured = part.filter(pl.col("metric").is_in(["seconds", "passes"]))
+    return measured.group_by("target", "explainer", "metric").agg(total=pl.col("value").sum(), count=pl.len())
+
+
+def mean_costs(sums: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Seconds and passes per case of each explainer, over all cases that it explained."""
+    total = pl.concat(sums).group_by("target", "explainer", "metric").agg(pl.col("total", "count").sum())
+    mean = pl.col("total") / pl.col("count")
+    return total.group_by("target", "explainer").agg(
+        seconds_per_case=mean.filter(pl.col("metric") == "seconds").first(),
+        passes_per_case=mean.filter(pl.col("metric") == "passes").first(),
+    )

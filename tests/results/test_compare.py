@@ -1,0 +1,183 @@
+"""Runs side by side: numbers against the runs' own rows, and every way in which runs do not fit together."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+import heatproof
+from heatproof.clevr import open_dataset
+from heatproof.clevr.ground_truth import make_masks
+from heatproof.errors import HeatproofError
+from heatproof.evaluation import evaluate
+from heatproof.results.compare import compare, partner
+from tiny_datasets import write_world
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = write_world(tmp_path_factory.mktemp("world") / "world", scenes=6, per_image=6)
+    make_masks(open_dataset(folder), (24, 24))
+    return folder
+
+
+def score(world, out, seed, cases=slice(None), **options):
+    """Heatmaps that are noise over a little of the truth, scored."""
+    data = open_dataset(world)
+    index = [question.index for question in data.questions("simple")][cases]
+    masks = data.masks("simple", "single_object").batch(index)
+    noise = np.random.default_rng(seed).random(masks.shape)
+    maps = out.parent / f"{out.name}-maps"
+    maps.mkdir()
+    for place, k in enumerate(index):
+        np.save(maps / f"{k}.npy", noise[place] + (1 + seed) * masks[place])
+    return evaluate(maps, dataset=world, out=out, poolings=["max_norm", "pos_l2_norm_sq"], **options)
+
+
+@pytest.fixture(scope="module")
+def runs(world, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return score(world, folder / "a", 0), score(world, folder / "b", 1), score(world, folder / "c", 2, slice(5, 20))
+
+
+def scores_by_case(run, **chosen):
+    rows = run.scores().filter(pl.all_horizontal(*[pl.col(name) == value for name, value in chosen.items()]))
+    return dict(zip(rows["case"], rows["value"], strict=True))
+
+
+def test_differences_are_those_of_the_same_cases(runs):
+    """Reference: differences taken case by case from the rows; scipy's bootstrap for the interval."""
+    found = compare(runs)
+    for name, other in (("b", runs[1]), ("c", runs[2])):
+        for metric in ("mass_accuracy", "rank_accuracy"):
+            chosen = {"metric": metric, "ground_truth": "single_object", "pooling": "max_norm"}
+            first, second = scores_by_case(runs[0], **chosen), scores_by_case(other, **chosen)
+            pairs = np.array([second[case] - first[case] for case in sorted(set(first) & set(second))])
+            row = found.table.filter(pl.col("run") == name, **chosen).row(0, named=True)
+            assert row["cases"] == len(pairs) == len(second)
+            assert row["difference"] == pytest.approx(pairs.mean())
+            assert row["mean"] == pytest.approx(np.mean(list(second.values())))
+            expected = stats.bootstrap((pairs,), np.mean, method="percentile", n_resamples=4000, rng=1)
+            low, high = expected.confidence_interval
+            assert row["difference_low"] == pytest.approx(low, abs=0.15 * (high - low))
+            assert row["difference_high"] == pytest.approx(high, abs=0.15 * (high - low))
+
+
+def test_means_are_the_leaderboards_and_the_first_run_has_no_difference(runs):
+    table = compare(runs).table
+    assert table["run"].unique(maintain_order=True).to_list() == ["a", "b", "c"]
+    assert table.filter(run="a")["difference"].null_count() == len(table) // 3
+    for run in runs:
+        board = run.leaderboard().filter(subset="all")
+        own = table.filter(run=run.folder.name)
+        joined = own.join(board, on=["metric", "ground_truth", "pooling", "explainer"], suffix="_there")
+        assert len(joined) == len(own) == len(board)
+        for number in ("mean", "ci_low", "ci_high", "n"):
+            assert joined[number].to_list() == joined[f"{number}_there"].to_list()
+
+
+def test_undefined_scores_leave_their_pair_out(world, runs, tmp_path):
+    maps = tmp_path / "maps"
+    shutil.copytree(runs[1].folder.parent / "b-maps", maps)
+    for path in sorted(maps.iterdir())[:4]:
+        np.save(path, np.zeros((24, 24)))
+    other = evaluate(maps, dataset=world, out=tmp_path / "holes", poolings=["max_norm"])
+    row = compare([runs[0], other]).table.filter(run="holes", metric="mass_accuracy", ground_truth="single_object")
+    assert row["cases"].item() == row["n"].item() == len(list(maps.iterdir())) - 4
+
+
+def test_explainers_of_several_models_meet_by_name(tmp_path):
+    """SVEA on two networks: an explainer in one run only has no difference; the other's is the mean over networks."""
+    options = {"limit": 200, "target": "logit", "model_seeds": 2}
+    first = heatproof.run("svea", explainers=["gradient", "random"], out=tmp_path / "first", **options)
+    second = heatproof.run("svea", explainers=["gradient", "edges"], out=tmp_path / "second", **options)
+    table = compare([first, second]).table.filter(metric="mass_accuracy", run="second")
+    same = table.filter(explainer="gradient").row(0, named=True)
+    assert (same["difference"], same["difference_low"], same["difference_high"]) == (0, 0, 0)
+    cases = first.scores().filter(metric="mass_accuracy", explainer="gradient")["case"].n_unique()
+    assert same["cases"] == cases
+    assert table.filter(explainer="edges")["difference"].is_null().all()
+
+
+@pytest.mark.parametrize(
+    ("line", "lines", "base", "expected"),
+    [
+        (("gradient", "logit"), 2, [("gradient", "logit"), ("gradient", "probability")], ("gradient", "logit")),
+        (("gradient", ""), 2, [("gradient", "logit"), ("rise", "logit")], ("gradient", "logit")),
+        (("gradient", ""), 2, [("gradient", "logit"), ("gradient", "probability")], None),
+        (("gradient", "logit"), 2, [("gradient", "probability"), ("rise", "logit")], None),
+        (("mine", ""), 1, [("theirs", "")], ("theirs", "")),
+        (("mine", ""), 2, [("theirs", "")], None),
+    ],
+)
+def test_what_is_compared_with_what(line, lines, base, expected):
+    """Heatmaps made elsewhere do not say what was explained: they meet the only explainer of their name."""
+    assert partner(line, [line, ("other", "")][:lines], base) == expected
+
+
+def test_other_data_gives_means_but_no_differences(runs, tmp_path):
+    folder = write_world(tmp_path / "other", scenes=6, per_image=6, seed=9)
+    make_masks(open_dataset(folder), (24, 24))
+    found = compare([runs[0], score(folder, tmp_path / "d", 1)])
+    assert found.table["difference"].null_count() == len(found.table)
+    assert found.table.filter(run="d")["mean"].null_count() == 0
+    assert "d has other cases than a (dataset " in found.notes[0]
+
+
+def test_runs_that_do_not_fit_are_named(runs, tmp_path):
+    with pytest.raises(HeatproofError, match="at least two runs"):
+        compare(runs[:1])
+    with pytest.raises(HeatproofError, match="given twice"):
+        compare([runs[0].folder, runs[0].folder])
+    with pytest.raises(HeatproofError, match="holds no run"):
+        compare([runs[0].folder, tmp_path])
+    svea = tmp_path / "svea"
+    shutil.copytree(runs[1].folder, svea)
+    manifest = json.loads((svea / "run.json").read_text())
+    manifest["configuration"]["benchmark"] = "svea"
+    (svea / "run.json").write_text(json.dumps(manifest))
+    with pytest.raises(HeatproofError, match="a is a run of clevr-xai, svea is a run of svea"):
+        compare([runs[0].folder, svea])
+    shutil.copytree(runs[1].folder, tmp_path / "stopped")
+    (tmp_path / "stopped" / "leaderboard.csv").unlink()
+    with pytest.raises(HeatproofError, match=r"stopped has no leaderboard\.csv yet: the run was interrupted"):
+        compare([runs[0].folder, tmp_path / "stopped"])
+
+
+def test_folders_of_the_same_name_are_told_apart(runs, tmp_path):
+    for place in ("x", "y"):
+        shutil.copytree(runs[0].folder, tmp_path / place / "run")
+    assert list(compare([tmp_path / "x" / "run", tmp_path / "y" / "run"]).runs) == ["x/run", "y/run"]
+
+
+def test_nothing_else_is_overwritten(runs, tmp_path):
+    found = compare(runs[:2])
+    page = found.write(tmp_path / "out")
+    assert found.write(tmp_path / "out") == page
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    with pytest.raises(HeatproofError, match="not empty"):
+        found.write(tmp_path / "full")
+
+
+def test_the_command_writes_table_and_page(runs, tmp_path):
+    words = ["compare", str(runs[0].folder), str(runs[1].folder)]
+    command = [sys.executable, "-c", "from heatproof.cli import main; main()", *words]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    written = pl.read_csv(tmp_path / "runs" / "compare-a-b" / "compare.csv")
+    row = written.filter(run="b", metric="mass_accuracy", ground_truth="single_object", pooling="pos_l2_norm_sq")
+    shown = f"{100 * row['difference'].item():+.1f}"
+    page = (tmp_path / "runs" / "compare-a-b" / "compare.html").read_text(encoding="utf-8")
+    assert row["against"].item() == "a-maps"
+    assert "a-maps · b-maps" in result.stdout
+    assert shown in result.stdout
+    assert f"<b>{shown}" in page
+    assert "minus a" in page
