@@ -169,7 +169,7 @@ class Evaluation(Benchmark):
             heatmap = np.asarray(self.heatmaps.read(index))
         except Exception as problem:  # damaged files fail in many ways, by their format
             return None, f"the heatmap cannot be read: {type(problem).__name__}: {problem}"
-        if not (np.issubdtype(heatmap.dtype, np.floating) or np.issubdtype(heatmap.dtype, np.integer)):
+        if heatmap.dtype.kind not in "bfiu":  # truth values, floats and integers
             return None, f"the heatmap holds {heatmap.dtype}, not numbers"
         if heatmap.ndim == 2:
             heatmap = heatmap[None]
