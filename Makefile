@@ -5,8 +5,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 .PHONY: run test test-slow lint format bench clean
 
-run: .venv/run  ## SVEA with the embedded network: table, page, files in runs/svea-standard
+run: .venv/run  ## SVEA and a quick CLEVR-XAI on networks that ship: tables and pages in runs/
 	$(BIN)/heatproof run svea --preset standard
+	$(BIN)/heatproof run clevr-xai --preset quick
 
 test: .venv/dev  ## the test suite
 	$(BIN)/python -m pytest -n 2

@@ -199,7 +199,7 @@ def test_the_poster_is_complete():
         ({"questions": "hard"}, "unknown question set"),
         ({"poolings": []}, "poolings is empty"),
         ({"limit": 0}, "limit must be a whole number"),
-        ({"dataset": ""}, "needs a data set"),
+        ({"questions": "complex"}, "answers simple questions only"),
     ],
 )
 def test_bad_options_are_named(world, options, message):
@@ -215,6 +215,38 @@ def test_masks_of_another_size_name_the_command(world):
         made.prepare()
 
 
-def test_without_a_network_it_says_what_to_give(world):
-    with pytest.raises(HeatproofError, match="--weights FILE"):
-        ClevrXai(dataset=str(world)).prepare()
+def test_without_arguments_it_runs_on_what_ships(tmp_path):
+    """End to end on a few questions: no data set, no weights."""
+    explainers = ["gradient", "random", "oracle:mask=single_object"]
+    run = heatproof.run("clevr-xai", preset="quick", limit=6, explainers=explainers, out=tmp_path / "run")
+    assert not run.failures()
+    assert (run.folder / "report.html").is_file()
+    table = run.leaderboard().filter(
+        (pl.col("subset") == "all")
+        & (pl.col("metric") == "mass_accuracy")
+        & (pl.col("ground_truth") == "single_object")
+        & (pl.col("pooling") == "pos_l2_norm_sq")
+    )
+    assert set(table["dataset"]) == {"shipped"}
+    assert set(table["model"]) == {"film_vqa"}
+    means = dict(zip(table["explainer"], table["mean"], strict=True))
+    assert means["random"] < means["gradient"] < means["oracle:mask=single_object"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("questions", "cases"), [("simple", 39_761), ("complex", 100_000)])
+def test_the_papers_size_can_be_estimated_without_its_data(questions, cases):
+    (line,) = heatproof.dry_run("clevr-xai", preset="paper", questions=questions, explainers="gradient")
+    assert line.cases == cases
+    assert line.passes == 2 * cases
+    assert line.units == -(-cases // 32)
+
+
+def test_the_papers_size_cannot_be_run_without_its_data(tmp_path):
+    with pytest.raises(HeatproofError, match="--dataset DIR, or see with --dry-run"):
+        heatproof.run("clevr-xai", preset="paper", out=tmp_path / "run")
+
+
+def test_the_papers_preset_takes_all_of_a_given_data_set(world):
+    made = ClevrXai.from_preset("paper", dataset=str(world), model=network(), correct_only=False)
+    made.prepare()
+    assert sum(chunk.cases for chunk in made.chunks()) == len(open_dataset(world).questions("simple"))

@@ -58,7 +58,9 @@ def test_lists_are_complete(kind, names):
 
 def test_benchmarks_and_models_are_listed():
     assert "svea" in heatproof("list", "benchmarks").stdout
-    assert "mnist1d_cnn-1" in heatproof("list", "models").stdout
+    listed = heatproof("list", "models").stdout
+    assert "mnist1d_cnn-1" in listed
+    assert "film_vqa" in listed
 
 
 def test_a_run_from_nothing_to_a_page(tmp_path):

@@ -70,7 +70,10 @@ def models() -> None:
 
     folder = resources.files("heatproof.models").joinpath("pretrained")
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".npz"))
-    made = {"object_classifier.npz": "heatproof train focus-classifier"}
+    made = {
+        "object_classifier.npz": "heatproof train focus-classifier",
+        "film_vqa.npz": "heatproof train vqa PICTURES",
+    }
     rows = [(f.removesuffix(".npz"), made.get(f, "heatproof train mnist1d-cnn --seed " + f[-5])) for f in files]
     show(("model", "made by"), rows)
 

@@ -130,10 +130,16 @@ def svea(
 @app.command("clevr-xai")
 def clevr_xai(
     dataset: Annotated[
-        Path, typer.Option(help="Folder with pictures, questions and masks: ours or CLEVR-XAI's release.")
-    ],
+        Path | None,
+        typer.Option(
+            help="Folder with pictures, questions and masks: ours or CLEVR-XAI's release. Default: 60 scenes that ship."
+        ),
+    ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="relation-network (after heatproof fetch relation-network), or its file.")
+        Path | None,
+        typer.Option(
+            help="relation-network (after heatproof fetch relation-network), or its file. Default: a network that ships."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Your own network, as a heatproof.models.vqa.Vqa: my_net.py:factory.")
@@ -142,7 +148,7 @@ def clevr_xai(
         Questions, typer.Option(metavar="SET", help="simple: about one object. complex: CLEVR's own kinds.")
     ] = Questions.simple,
     preset: Annotated[
-        Preset, typer.Option(metavar="NAME", help="quick: 40 questions. standard: 400. paper: all of the data set.")
+        Preset, typer.Option(metavar="NAME", help="quick: 40 questions. standard: 400. paper: CLEVR-XAI's release.")
     ] = Preset.standard,
     explainers: Annotated[
         str | None,
@@ -171,12 +177,14 @@ def clevr_xai(
 
     Examples:
 
-    heatproof run clevr-xai --dataset data --weights relation-network --preset quick
+    heatproof run clevr-xai --preset quick
+
+    heatproof run clevr-xai --dataset data --weights relation-network
 
     heatproof run clevr-xai --dataset data --model my_net.py:build --questions complex
     """
     options: dict[str, Any] = {
-        "dataset": str(dataset),
+        "dataset": None if dataset is None else str(dataset),
         "weights": weights,
         "model": model,
         "questions": questions.value,

@@ -27,6 +27,14 @@ class Vqa:
     fast: nn.Module | None = None
 
 
+def shipped_network() -> Vqa:
+    """The network for simple questions that ships with Heatproof."""
+    from heatproof.models.film_network import load_film_network
+    from heatproof.models.relation_network import answers, encode
+
+    return Vqa("film_vqa", load_film_network(), encode, tuple(answers))
+
+
 def public_relation_network(path: object) -> Vqa:
     """The Relation Network with its public checkpoint."""
     from pathlib import Path

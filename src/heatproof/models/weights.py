@@ -67,9 +67,12 @@ def read_arrays(path: Path) -> Mapping[str, np.ndarray[Any, Any]]:
         ) from problem
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write the model's weights as .npz, whole or not at all."""
-    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
+def save_weights(model: nn.Module, path: Path, half: bool = False) -> None:
+    """Write the model's weights as .npz, whole or not at all; `half` halves the file and rounds to three digits."""
+    arrays = {
+        name: (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().numpy()
+        for name, tensor in model.state_dict().items()
+    }
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:  # a file object, because savez appends .npz to names

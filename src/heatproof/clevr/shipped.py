@@ -1,0 +1,11 @@
+"""The small data set that ships with Heatproof: 60 scenes at 128x128, simple questions, and their true masks."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+
+def shipped_dataset() -> Path:
+    """Its folder, for `open_dataset`; docs/clevr-xai.md has the commands that made it."""
+    return Path(str(resources.files("heatproof.clevr").joinpath("shipped")))

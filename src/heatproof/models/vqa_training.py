@@ -1,0 +1,276 @@
+"""How the VQA network that ships with Heatproof is trained, in four stages.
+
+The eye learns to name what each of its cells shows, the reader to name what a question says: with both at hand the rest
+learns to answer within a few hundred steps, where it would stay at chance for thousands without. For that the eye's
+cells are computed once. Last, all of it learns together. Every draw comes from (seed, stage, step), so that a training
+that was interrupted goes on from its checkpoint as if it had not been.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heatproof.clevr.questions.world import ATTRIBUTES
+from heatproof.errors import HeatproofError
+from heatproof.models.film_network import CHANNELS, GRID, READING, FilmNetwork
+from heatproof.models.vqa_data import UNKNOWN, Asked, Pictures, cell_labels, moved, padded, simple_questions
+from heatproof.progress import Progress, silent
+from heatproof.seeds import derive_seed
+from heatproof.workspace import write_whole
+
+KEEP_EVERY = 100
+"""Steps between checkpoints."""
+MOST_SHIFT = 4
+"""Pixels by which pictures are moved at random, up or down and left or right."""
+EYE_BATCH, READER_BATCH, ANSWER_BATCH, WHOLE_BATCH = 32, 64, 32, 32
+"""Pictures of a step; each is asked one question per attribute."""
+AT_ONCE = 256
+"""Pictures that are looked at together where nothing is learned."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long each stage takes, and the seed of everything."""
+
+    seed: int = 1
+    eye_epochs: int = 10
+    reader_steps: int = 300
+    answer_steps: int = 1500
+    whole_steps: int = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A stage of the training; `loss(step)` is what step `step` makes smaller."""
+
+    name: str
+    steps: int
+    rate: float
+    weights: Sequence[nn.Parameter]
+    loss: Callable[[int], Tensor]
+
+
+class Naming(nn.Module):
+    """Says what the eye and the reader have understood; needed for learning only.
+
+    cells    the attributes of a cell's object, and whether it has one
+    reading  the value that a question names of each attribute, or none, and the attribute that it asks for
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        values = [len(known) for known in ATTRIBUTES.values()]
+        self.cells = nn.ModuleList(nn.Conv2d(CHANNELS, count, 1) for count in [*values, len(("nothing", "object"))])
+        self.reading = nn.ModuleList(nn.Linear(READING, count) for count in [*(n + 1 for n in values), len(values)])
+
+    def cell_loss(self, cells: Tensor, labels: Tensor) -> Tensor:
+        return summed_loss([head(cells) for head in self.cells], labels)
+
+    def reading_loss(self, reading: Tensor, asked: Sequence[Asked]) -> Tensor:
+        return summed_loss([head(reading) for head in self.reading], torch.tensor([one.meaning for one in asked]))
+
+
+def summed_loss(named: Sequence[Tensor], labels: Tensor) -> Tensor:
+    """Cross entropies of several namings (B, K, ...) against labels (B, N, ...), summed."""
+    losses = [
+        nn.functional.cross_entropy(name, labels[:, place], ignore_index=UNKNOWN) for place, name in enumerate(named)
+    ]
+    return torch.stack(losses).sum()
+
+
+def train(
+    pictures: Pictures, schedule: Schedule, checkpoint: Path | None = None, progress: Progress = silent
+) -> FilmNetwork:
+    """A network for simple questions. A checkpoint that is there is gone on with, if it is of the same training."""
+    torch.set_flush_denormal(True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(schedule.seed, "weights"))
+        network, naming = FilmNetwork(), Naming()
+    made_with = asdict(schedule) | {"pictures": pictures.fingerprint()}
+    kept = read_checkpoint(checkpoint, made_with)
+    for number, make in enumerate((eye_stage, reader_stage, answer_stage, whole_stage)):
+        if kept is not None and kept["stage"] == number:
+            network.load_state_dict(kept["network"])
+            naming.load_state_dict(kept["naming"])
+        elif kept is not None and kept["stage"] > number:
+            continue
+        stage = make(network, naming, pictures, schedule)
+        optimiser = torch.optim.AdamW(stage.weights, lr=stage.rate, weight_decay=1e-4)
+        first = 0
+        if kept is not None:
+            optimiser.load_state_dict(kept["optimiser"])
+            first, kept = kept["step"], None
+
+        def keep(step: int, number: int = number, optimiser: torch.optim.Optimizer = optimiser) -> None:
+            if checkpoint is not None:
+                state: dict[str, Any] = {"network": network.state_dict(), "naming": naming.state_dict()}
+                state |= {"optimiser": optimiser.state_dict(), "stage": number, "step": step, "made_with": made_with}
+                write_whole(checkpoint, partial(torch.save, state))
+
+        run(stage, optimiser, first, keep, progress)
+    return network.eval()
+
+
+def read_checkpoint(path: Path | None, made_with: dict[str, Any]) -> dict[str, Any] | None:
+    """What a training left; None if there is nothing, an error if it is another training's."""
+    if path is None or not path.exists():
+        return None
+    try:
+        kept: dict[str, Any] = torch.load(path, weights_only=True)
+        there = kept["made_with"]
+    except Exception as problem:  # zip, pickle and key errors of many kinds, by what the file really is
+        raise HeatproofError(f"{path} is no checkpoint of this training; move it away ({problem}).") from problem
+    if there != made_with:
+        raise HeatproofError(f"{path} is of another training ({there}, not {made_with}); move it away to begin anew.")
+    return kept
+
+
+def run(
+    stage: Stage, optimiser: torch.optim.Optimizer, first: int, keep: Callable[[int], None], progress: Progress
+) -> None:
+    """The steps of a stage from `first` on; `keep(step)` is called now and then, and when it is over."""
+    running = math.nan
+    for step in range(first, stage.steps):
+        for group in optimiser.param_groups:
+            group["lr"] = stage.rate * pace(step / stage.steps)
+        loss = stage.loss(step)
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(stage.weights, 5.0)
+        optimiser.step()
+        running = loss.item() if math.isnan(running) else 0.98 * running + 0.02 * loss.item()
+        done = step + 1
+        if done % KEEP_EVERY == 0 or done == stage.steps:
+            keep(done)
+        progress(f"{stage.name}: loss {running:.3f}", done, stage.steps)
+
+
+def pace(share: float) -> float:
+    """The learning rate over its peak: it rises for a fifth of the stage and falls as a cosine to nothing."""
+    return 0.1 + 4.5 * share if share < 0.2 else 0.5 + 0.5 * math.cos(math.pi * (share - 0.2) / 0.8)
+
+
+def eye_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedule: Schedule) -> Stage:
+    """The eye learns to name what its cells show."""
+    per_epoch = max(1, len(pictures) // EYE_BATCH)
+
+    def loss(step: int) -> Tensor:
+        epoch, place = divmod(step, per_epoch)
+        order = torch.randperm(len(pictures), generator=generator(schedule.seed, "order", epoch))
+        seen, labels = look(network, pictures, order[place * EYE_BATCH :][:EYE_BATCH], schedule.seed, "eye", step)
+        return naming.cell_loss(seen, labels)
+
+    network.train()
+    weights = [*network.eye.parameters(), *naming.cells.parameters()]
+    return Stage("eye", schedule.eye_epochs * per_epoch, 3e-3, weights, loss)
+
+
+def reader_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedule: Schedule) -> Stage:
+    """The reader learns to name what questions say."""
+
+    def loss(step: int) -> Tensor:
+        places = draw_pictures(len(pictures), READER_BATCH, schedule.seed, "reader", step)
+        asked = ask(pictures, places, schedule.seed, "reader", step)
+        return naming.reading_loss(network.reader(padded(asked)), asked)
+
+    network.train()
+    weights = [*network.reader.parameters(), *naming.reading.parameters()]
+    return Stage("reader", schedule.reader_steps, 3e-3, weights, loss)
+
+
+def answer_stage(network: FilmNetwork, _naming: Naming, pictures: Pictures, schedule: Schedule) -> Stage:
+    """All but the eye learns to answer, on what the eye sees."""
+    network.eye.eval()
+    with torch.no_grad():
+        blocks = pictures.pixels.split(AT_ONCE)
+        seen = torch.cat([network.eye(as_input(block)).half() for block in blocks])
+    network.train()
+
+    def loss(step: int) -> Tensor:
+        places = draw_pictures(len(pictures), ANSWER_BATCH, schedule.seed, "answers", step)
+        asked = ask(pictures, places, schedule.seed, "answers", step)
+        cells = seen[[question.place for question in asked]].float()
+        return answer_loss(network, cells, asked)
+
+    weights = [weight for name, weight in network.named_parameters() if not name.startswith("eye.")]
+    return Stage("answers", schedule.answer_steps, 3e-3, weights, loss)
+
+
+def whole_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedule: Schedule) -> Stage:
+    """All of the network learns to answer, and the eye does not forget names."""
+
+    def loss(step: int) -> Tensor:
+        places = draw_pictures(len(pictures), WHOLE_BATCH, schedule.seed, "whole", step)
+        asked = ask(pictures, places, schedule.seed, "whole", step)
+        seen, labels = look(network, pictures, torch.tensor(places), schedule.seed, "whole", step)
+        where = {place: row for row, place in enumerate(places)}
+        cells = seen[[where[question.place] for question in asked]]
+        return answer_loss(network, cells, asked) + 0.3 * naming.cell_loss(seen, labels)
+
+    network.train()
+    weights = [*network.parameters(), *naming.cells.parameters()]
+    return Stage("whole", schedule.whole_steps, 1e-3, weights, loss)
+
+
+def look(
+    network: FilmNetwork, pictures: Pictures, places: Tensor, seed: int, stage: str, step: int
+) -> tuple[Tensor, Tensor]:
+    """What the eye sees of some pictures, moved at random, and the labels of its cells."""
+    down, right = torch.randint(-MOST_SHIFT, MOST_SHIFT + 1, (2,), generator=generator(seed, stage, "shift", step))
+    pixels, ids = (moved(values[places], int(down), int(right)) for values in (pictures.pixels, pictures.ids))
+    return network.eye(as_input(pixels)), cell_labels(ids, pictures.objects[places], GRID)
+
+
+def as_input(pixels: Tensor) -> Tensor:
+    """Pictures of 8 bits as the network takes them; channels last, which processors are quicker with."""
+    return (pixels.float() / 255).contiguous(memory_format=torch.channels_last)
+
+
+def draw_pictures(count: int, wanted: int, seed: int, stage: str, step: int) -> list[int]:
+    """Some of `count` pictures, none twice."""
+    places: list[int] = torch.randperm(count, generator=generator(seed, stage, "pictures", step))[:wanted].tolist()
+    return places
+
+
+def ask(pictures: Pictures, places: Sequence[int], seed: int, stage: str, step: int) -> list[Asked]:
+    """Questions of this step about the pictures."""
+    seeds = [derive_seed(seed, stage, "questions", step, place) for place in places]
+    return list(simple_questions(pictures, places, seeds))
+
+
+def answer_loss(network: FilmNetwork, cells: Tensor, asked: Sequence[Asked]) -> Tensor:
+    logits = network.think(cells, network.reader(padded(asked)))
+    return nn.functional.cross_entropy(logits, torch.tensor([question.answer for question in asked]))
+
+
+def generator(*parts: object) -> torch.Generator:
+    return torch.Generator().manual_seed(derive_seed(*parts))
+
+
+def accuracy(
+    network: nn.Module, pictures: Pictures, seed: int = 0, progress: Progress = silent
+) -> dict[str, tuple[int, int]]:
+    """Right answers and questions by attribute; one question per picture and attribute."""
+    counts = dict.fromkeys(ATTRIBUTES, (0, 0))
+    for block in blocks_of(range(len(pictures)), AT_ONCE):
+        asked = ask(pictures, block, seed, "accuracy", 0)
+        inputs = as_input(pictures.pixels[[question.place for question in asked]])
+        with torch.no_grad():
+            named = network(inputs, padded(asked)).argmax(1).tolist()
+        for question, answer in zip(asked, named, strict=True):
+            right, total = counts[question.attribute]
+            counts[question.attribute] = (right + (answer == question.answer), total + 1)
+        progress("held-out pictures", block[-1] + 1, len(pictures))
+    return counts
+
+
+def blocks_of(places: range, size: int) -> Iterable[range]:
+    return (places[start : start + size] for start in range(0, len(places), size))

@@ -1,0 +1,85 @@
+"""The data set that ships with Heatproof is small, whole, and what the documented commands make.
+
+heatproof clevr render DIR --num-images 60 --size 128x128 --seed 60 --split val
+heatproof clevr ask DIR --set simple
+heatproof clevr ground-truth DIR
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from heatproof.clevr.files import Dataset, open_dataset
+from heatproof.clevr.ground_truth import KINDS, make_masks
+from heatproof.clevr.questions.make import make_questions
+from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
+from heatproof.clevr.scenes import SceneSettings, sample_scene
+from heatproof.clevr.shipped import shipped_dataset
+
+SETTINGS = SceneSettings(60, "val", 3, 10, 128, 128)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Dataset:
+    return open_dataset(shipped_dataset())
+
+
+def test_it_is_whole_and_small(shipped):
+    shipped.check()
+    assert len(shipped.scenes) == 60
+    assert sum(path.stat().st_size for path in shipped.folder.rglob("*") if path.is_file()) < 3_000_000
+    assert len(shipped.questions("simple")) == 236
+    for kind in KINDS["simple"]:
+        assert shipped.masks("simple", kind).available.all()
+
+
+def test_its_scenes_are_sampled_from_the_seed(shipped):
+    for index in range(60):
+        made = json.loads(json.dumps(sample_scene(SETTINGS, index)))
+        assert made == shipped.scenes[f"CLEVR_val_{index:06d}.png"]
+
+
+def test_its_questions_are_asked_from_the_seed(shipped, tmp_path):
+    make_questions(shipped.folder / "CLEVR_scenes.json", "simple", out=tmp_path / "questions.json")
+    made, there = (
+        json.loads(path.read_text(encoding="utf-8"))["questions"]
+        for path in (tmp_path / "questions.json", shipped.layout.questions["simple"])
+    )
+    assert made == there
+
+
+def test_its_masks_are_those_of_its_questions(shipped, tmp_path):
+    make_masks(shipped, (128, 128), None, "packed", tmp_path)
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == sorted(path.name for path in (shipped.folder / "ground_truth").iterdir())
+    for name in made:
+        assert (tmp_path / name).read_bytes() == (shipped.folder / "ground_truth" / name).read_bytes()
+
+
+def test_its_pictures_are_rendered_from_the_seed(shipped, tmp_path):
+    """On the same kind of processor every bit is the same; others may round a value the other way."""
+    pytest.importorskip("pyoidn", reason="the pictures are denoised")
+    render_dataset(tmp_path, 2, SETTINGS, PictureSettings(denoise=True), jobs=1)
+    made = open_dataset(tmp_path)
+    for name, scene in made.scenes.items():
+        assert scene == shipped.scenes[name]
+        assert (made.object_ids(scene) == shipped.object_ids(shipped.scenes[name])).all()
+        rendered, there = (each.picture(each.scenes[name]).astype(int) for each in (made, shipped))
+        assert np.abs(rendered - there).max() <= 1
+
+
+def test_it_needs_no_torch():
+    script = (
+        "import sys\n"
+        "from heatproof.clevr.files import open_dataset\n"
+        "from heatproof.clevr.shipped import shipped_dataset\n"
+        "question = open_dataset(shipped_dataset()).questions('simple')[0]\n"
+        "assert question.mask('single_object').any() and question.picture().any()\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
