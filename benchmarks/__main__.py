@@ -20,6 +20,7 @@ EVERY = {
     "clevr-questions": "clevr_questions",
     "clevr-ground-truth": "clevr_ground_truth",
     "clevr-xai-scores": "clevr_xai_scores",
+    "clevr-xai-pipeline": "clevr_xai_pipeline",
 }
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import nn
 
 import heatproof
@@ -176,14 +177,56 @@ def test_rules_for_layers_get_the_plain_network(world):
 
     from heatproof.explainers.spec import make_explainer
 
-    fast = Net()
-    made = ClevrXai(dataset=str(world), model=replace(network(), fast=fast))
+    relus, fast = Net(), Net()
+    made = ClevrXai(dataset=str(world), model=replace(network(), relus=relus, fast=fast))
     made.prepare()
     chunk = made.chunks()[0]
     for name in ("lrp", "excitation_backprop"):
         assert made.model_to_explain(chunk, make_explainer(name)) is made.network.module
+    for name in ("guided_backprop", "deconvnet", "guided_grad_cam"):
+        assert made.model_to_explain(chunk, make_explainer(name)) is relus
     for name in ("gradient", "grad_cam", "integrated_gradients"):
         assert made.model_to_explain(chunk, make_explainer(name)) is fast
+    plain = ClevrXai(dataset=str(world), model=network())
+    plain.prepare()
+    assert plain.model_to_explain(chunk, make_explainer("gradient")) is plain.network.module
+
+
+def test_complex_questions_are_scored_against_all_their_ground_truths(world, tmp_path):
+    """Where a question singles nothing out, `unique` has no score; against all objects every question has one."""
+    made = ClevrXai(dataset=str(world), model=network(), questions="complex", correct_only=False)
+    run = heatproof.run(made, explainers=["gradient", "oracle:mask=all_objects"], out=tmp_path / "r")
+    whole = run.leaderboard().filter((pl.col("subset") == "all") & (pl.col("pooling") == "l2_norm"))
+    counts = {kind: set(group["n"]) for (kind,), group in whole.group_by("ground_truth")}
+    available = {
+        kind: {int(open_dataset(world).masks("complex", kind).available.sum())}
+        for kind in ("unique", "unique_first_nonempty", "union", "all_objects")
+    }
+    assert counts == available
+    assert 0 < counts["unique"].pop() < counts["all_objects"].pop()
+    types = set(run.leaderboard()["subset"])
+    assert any(name.startswith("type:") for name in types)
+
+
+def test_the_notes_say_how_the_order_agrees_and_what_has_no_score():
+    """Reference: SciPy's Spearman correlation; a second reading of a method does not count."""
+    means = [0.7, 0.6, 0.65, 0.2, 0.3]
+    published = [0.9, 0.8, 0.5, 0.4, 0.1]
+    column = {"metric": "mass_accuracy", "ground_truth": "single_object", "pooling": "pos_l2_norm_sq"}
+    table = pl.DataFrame(
+        {"explainer": ["a:x=1", "b", "c", "d", "e"], "mean": means, "reference": published, "subset": "all"}
+    ).with_columns(**{name: pl.lit(value) for name, value in column.items()})
+    again = table[:1].with_columns(explainer=pl.lit("a:x=2"), mean=pl.lit(0.0))
+    floor = table[:1].with_columns(explainer=pl.lit("random"), reference=pl.lit(None, dtype=pl.Float64))
+    expected = spearmanr(means, published).statistic
+    (note,) = rows.order_note(pl.concat([table, again, floor]), column)
+    assert f"these 5 methods: {expected:.2f}" in note
+    assert rows.order_note(table[:2], column) == []
+    scores = pl.DataFrame(
+        {"explainer": "e", "value": [0.5, float("nan"), float("nan")], "undefined": ["", "zero", "the mask is empty"]}
+    ).with_columns(**{name: pl.lit(value) for name, value in column.items()})
+    (said,) = rows.undefined_notes(scores, column)
+    assert said.startswith("e: 1 of the questions have no score, because zero")
 
 
 def test_the_poster_is_complete():

@@ -120,6 +120,29 @@ def test_other_settings_are_refused_and_nothing_changes(copy, scenes, pictures, 
     assert contents(copy) == before
 
 
+def test_masks_may_have_a_size_of_their_own(made, tmp_path):
+    """Reference: the ids of the same scenes at that size; the pictures are those of the set without."""
+    folder = tmp_path / "set"
+    assert render_dataset(folder, 2, SMALL, PLAIN, mask_size=(80, 120), jobs=1) == 2
+    for path in sorted((folder / "objects").iterdir()):
+        scene = json.loads((folder / "scenes" / f"{path.stem}.json").read_text())
+        ids = np.asarray(Image.open(path))
+        assert_array_equal(ids, seen_objects(scene, 120, 80))
+        assert np.asarray(Image.open(folder / "masks" / path.name)).shape[:2] == (80, 120)
+        assert (folder / "images" / path.name).read_bytes() == (made / "images" / path.name).read_bytes()
+    with pytest.raises(HeatproofError, match="mask_size: 120x80 there, 60x40 now"):
+        make(folder, 2)
+
+
+def test_a_folder_of_before_there_were_mask_sizes_has_the_pictures(copy):
+    settings = json.loads((copy / "settings.json").read_text())
+    del settings["mask_size"]
+    (copy / "settings.json").write_text(json.dumps(settings))
+    with pytest.raises(HeatproofError, match="mask_size: 60x40 there, 120x80 now"):
+        render_dataset(copy, 4, SMALL, PLAIN, mask_size=(80, 120), jobs=1)
+    assert make(copy, 4) == 0
+
+
 def test_scenes_first_and_pictures_later_make_the_same_set(made, tmp_path):
     folder = tmp_path / "set"
     assert make(folder, 4, pictures=None) == 4

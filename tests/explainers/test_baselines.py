@@ -17,7 +17,7 @@ from torch import nn
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
 from heatproof.explainers.base import Size
-from heatproof.explainers.baselines import Centre, Edges, InputMagnitude, Oracle, Random, randomised
+from heatproof.explainers.baselines import Centre, Constant, Edges, InputMagnitude, Oracle, Random, randomised
 from heatproof.explainers.spec import make_explainer
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
 from heatproof.pooling import pool
@@ -44,6 +44,14 @@ def test_random_numbers_are_uniform() -> None:
     batch = Batch(torch.zeros(20, 1, 300), torch.zeros(20, dtype=torch.long), tuple(f"c{i}" for i in range(20)))
     values = Random()(MODEL, batch, RNG).flatten().numpy()
     assert kstest(values, "uniform").pvalue > 0.01
+
+
+def test_constant_is_the_same_everywhere(net: Net) -> None:
+    """Theory: a share of the area has that share of the relevance."""
+    relevance = Constant()(MODEL, net.batch, RNG)
+    assert relevance.shape == (len(net.batch), 1, *net.batch.space)
+    half = relevance.flatten()[: relevance.numel() // 2]
+    assert half.sum() / relevance.sum() == pytest.approx(len(half) / relevance.numel())
 
 
 def test_centre_is_a_gaussian_of_a_quarter_of_the_extent(net: Net) -> None:

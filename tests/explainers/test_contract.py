@@ -37,6 +37,7 @@ REFERENCES = {
     "score_cam": "explainers/test_cam.py::test_score_cam_equals_the_loop",
     "rise": "explainers/test_perturbation.py::test_rise_equals_the_loop",
     "sise": "explainers/test_perturbation.py::test_sise_equals_the_loop",
+    "constant": "explainers/test_baselines.py::test_constant_is_the_same_everywhere",
     "random": "explainers/test_baselines.py::test_random_numbers_come_from_the_seed_of_the_case",
     "centre": "explainers/test_baselines.py::test_centre_is_a_gaussian_of_a_quarter_of_the_extent",
     "input_magnitude": "explainers/test_baselines.py::test_input_magnitude_is_the_absolute_input",

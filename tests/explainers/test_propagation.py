@@ -15,6 +15,8 @@ from torch.nn import functional
 import heatproof
 from heatproof.errors import HeatproofError
 from heatproof.explainers.propagation import Lrp
+from heatproof.explainers.relevance_graph import redistribute_rows
+from heatproof.explainers.rules import Epsilon, Flat, Gamma, LinearMap, RelativeEpsilon, WSquare, ZPlus
 from heatproof.models.image_classifiers import make_classifier
 from heatproof.models.relation_network import RelationNetwork, encode
 from heatproof.seeds import CaseRandom
@@ -318,6 +320,21 @@ def test_norm_behind_a_convolution_is_merged_into_it():
     )
     found = heatproof.explain(model, inputs, "lrp", target=TARGET, composite="epsilon_plus")
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rule", [Epsilon(), RelativeEpsilon(), ZPlus(), ZPlus(biases=False), Gamma(), Flat(), WSquare()]
+)
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.9])
+def test_rows_without_relevance_are_left_out_and_change_nothing(rule, share):
+    """Reference: the rule on all rows."""
+    torch.manual_seed(0)
+    weight, bias = torch.randn(5, 4, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+    x = torch.randn(2, 3, 7, 4, dtype=torch.float64)
+    relevance = torch.randn(2, 3, 7, 5, dtype=torch.float64) * (torch.rand(2, 3, 7, 1) < share)
+    linear = LinearMap(x, weight, bias, functional.linear, "dense")
+    expected = rule.redistribute(linear, relevance)
+    torch.testing.assert_close(redistribute_rows(rule, linear, relevance), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_box_without_bounds_takes_those_of_each_case():

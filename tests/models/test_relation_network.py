@@ -87,6 +87,7 @@ def test_equals_the_formula_pair_by_pair():
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 def test_both_ways_agree(dtype, tolerance):
     network = make_network(dtype)
+    network.factorised = True
     pictures, question = make_inputs(dtype=dtype)
     with torch.no_grad():
         quick = network(pictures, question)

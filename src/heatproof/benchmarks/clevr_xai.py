@@ -49,19 +49,18 @@ METHODS: tuple[str, ...] = (
     "gradient_x_input",
     "deconvnet",
     "grad_cam",
+    "constant",
     "random",
     "centre",
     "edges",
     "oracle",
 )
-"""The poster's eleven in the plainest reading (docs/clevr-xai.md), three floors and the ceiling."""
+"""The poster's eleven in the plainest reading (docs/clevr-xai.md), four floors and the ceiling."""
 CAMS = ("grad_cam", "guided_grad_cam")
 EYE_OF_SHIPPED = "eye.relu6"
 """Where CAMs read the network that ships: the last layer before the question comes in, as in the poster's network."""
 CHUNK = 32
 EXAMPLES = 6
-FAST_FAMILIES = ("gradient", "cam", "perturbation", "floor", "ceiling")
-"""Explainers that look at values and gradients only. The rules of the others (LRP ...) are made for single layers."""
 
 
 @register_benchmark("clevr-xai")
@@ -221,9 +220,8 @@ class ClevrXai(Benchmark):
         return self.network.module
 
     def model_to_explain(self, chunk: Chunk, explainer: Explainer) -> torch.nn.Module:
-        """The factorised form for methods that do not look into its layers."""
-        fast = self.network.fast if explainer.family in FAST_FAMILIES else None
-        return self.network.module if fast is None else fast
+        """The quickest form that gives this explainer the same relevance."""
+        return self.network.form(explainer.looks_at)
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         masks = {kind: mask.numpy() for kind, mask in batch.masks.items()}
@@ -239,7 +237,9 @@ class ClevrXai(Benchmark):
         entered = f"{len(self.chosen):,} of {len(self.asked):,} {self.questions} questions enter"
         return [
             f"The network answers {self.accuracy:.1%} of the questions right; {entered}."
-            f" Shown first: {', '.join(sorted({c['pooling'] for c in self.columns()}))} against {self.kinds[0]}."
+            f" Shown first: {', '.join(sorted({c['pooling'] for c in self.columns()}))} against {self.kinds[0]}.",
+            *rows.order_note(table, self.columns()[0]),
+            *rows.undefined_notes(scores, self.columns()[0]),
         ]
 
     def examples(self) -> frozenset[str]:
@@ -314,7 +314,7 @@ def predict(network: Vqa, questions: Sequence[Question], source: str | None, pro
         if kept.is_file():
             with np.load(kept, allow_pickle=False) as arrays:
                 return Predictions(arrays["answer"], arrays["probability"])
-    module = network.fast or network.module
+    module = network.form("values")
     answers, probabilities = [], []
     with torch.no_grad(), untouched(module):
         for start in range(0, len(questions), 8):

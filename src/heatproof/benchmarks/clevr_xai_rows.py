@@ -143,6 +143,33 @@ def shown_columns(kind: str, poolings: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
+def order_note(table: pl.DataFrame, column: Mapping[str, str]) -> list[str]:
+    """How the order of the methods agrees with the published one, if three or more of them have a published number.
+
+    Of several readings of a method, the first of the run counts.
+    """
+    chosen = pl.all_horizontal(*[pl.col(name) == value for name, value in column.items()], pl.col("subset") == "all")
+    lines = table.filter(chosen & pl.col("reference").is_not_null() & pl.col("mean").is_not_null())
+    lines = lines.with_columns(name=pl.col("explainer").str.split(":").list.first()).unique(
+        "name", keep="first", maintain_order=True
+    )
+    if len(lines) < 3:
+        return []
+    correlation = lines.select(pl.corr("mean", "reference", method="spearman")).item()
+    return [f"Spearman correlation with the poster's order of these {len(lines)} methods: {correlation:.2f}."]
+
+
+def undefined_notes(scores: pl.DataFrame, column: Mapping[str, str]) -> list[str]:
+    """Which explainers have cases without a score, how many, and why."""
+    chosen = pl.all_horizontal(*[pl.col(name) == value for name, value in column.items()])
+    without = scores.filter(chosen & pl.col("value").is_nan() & (pl.col("undefined") != REASONS[1]))
+    counted = without.group_by("explainer", "undefined", maintain_order=True).len()
+    return [
+        f"{explainer}: {count} of the questions have no score, because {reason}; its means are over the others."
+        for explainer, reason, count in counted.rows()
+    ]
+
+
 def poster() -> pl.DataFrame:
     """The poster's table: mass accuracy on simple questions. It does not name its pooling; see docs/clevr-xai.md."""
     with resources.files("heatproof.results").joinpath("references/clevr_xai.csv").open("rb") as file:

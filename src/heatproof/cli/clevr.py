@@ -43,6 +43,14 @@ def render(
         str,
         typer.Option(metavar="WxH", help="480x320 as CLEVR-XAI; any other size is the same view, squashed: 128x128."),
     ] = "480x320",
+    mask_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WxH",
+            help="Size of the object masks. 480x320 for ground truths as CLEVR-XAI's. Default: the pictures'.",
+            show_default=False,
+        ),
+    ] = None,
     renderer: Annotated[
         Renderer, typer.Option(metavar="NAME", help="tracer (ours) or blender (needs the package bpy).")
     ] = Renderer.tracer,
@@ -70,7 +78,7 @@ def render(
 
     heatproof clevr render data/mine --num-images 100
 
-    heatproof clevr render data/small --num-images 1000 --size 128x128 --seed 1
+    heatproof clevr render data/small --num-images 1000 --size 128x128 --mask-size 480x320 --seed 1
 
     heatproof clevr render data/scenes --num-images 10000 --scenes-only
     """
@@ -87,7 +95,15 @@ def render(
     start = time.perf_counter()
     try:
         with bars() as progress:
-            made = render_dataset(out, num_images, scenes, pictures, jobs=jobs, progress=progress)
+            made = render_dataset(
+                out,
+                num_images,
+                scenes,
+                pictures,
+                mask_size=None if mask_size is None else parse_size(mask_size),
+                jobs=jobs,
+                progress=progress,
+            )
     except KeyboardInterrupt:
         again = shlex.join(["heatproof", *sys.argv[1:]])
         typer.echo(f"\nStopped. What is made is kept in {out}; go on with:\n  {again}", err=True)

@@ -138,7 +138,7 @@ def clevr_xai(
     weights: Annotated[
         Path | None,
         typer.Option(
-            help="relation-network (after heatproof fetch relation-network), or its file. Default: a network that ships."
+            help="relation-network (after heatproof fetch relation-network) or its file. Default: a network that ships."
         ),
     ] = None,
     model: Annotated[

@@ -16,6 +16,7 @@ from heatproof.seeds import CaseRandom, SampleDraws
 
 Quantity = Literal["logit", "probability", "log_probability"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+LooksAt = Literal["values", "relus", "layers"]
 
 explainers: Registry[type[Explainer]] = Registry("explainer")
 
@@ -48,6 +49,9 @@ class Explainer(ABC):
     """Forward and backward passes of the model per case, as a formula for people; `passes` gives the number."""
     dimensions: ClassVar[str] = "any"
     """How many space dimensions the inputs may have, for people."""
+    looks_at: ClassVar[LooksAt] = "layers"
+    """What of a model it depends on: only its values and gradients; or also how gradients pass its ReLUs; or each of
+    its layers. A model may have quicker forms for the first two."""
     freezes: ClassVar[bool] = True
     """Whether gradients of the model's parameters are switched off while it explains."""
 

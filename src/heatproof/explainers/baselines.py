@@ -12,12 +12,25 @@ from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom, derive_seed
 
 
+@register_explainer("constant")
+@dataclass(frozen=True, kw_only=True)
+class Constant(Explainer):
+    """The same everywhere: its mass accuracy is the mask's share of the area, exactly."""
+
+    family = "floor"
+    looks_at = "values"
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        return torch.ones(len(batch), 1, *batch.space).to(batch.inputs)
+
+
 @register_explainer("random")
 @dataclass(frozen=True, kw_only=True)
 class Random(Explainer):
     """Uniform noise: what a heatmap scores that says nothing."""
 
     family = "floor"
+    looks_at = "values"
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         shape = (1, *batch.space)
@@ -30,6 +43,7 @@ class Centre(Explainer):
     """A Gaussian bump in the middle of the input, a quarter of the extent wide."""
 
     family = "floor"
+    looks_at = "values"
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         middle = [float(extent // 2) for extent in batch.space]
@@ -45,6 +59,7 @@ class InputMagnitude(Explainer):
     """|x|: what is loud is relevant."""
 
     family = "floor"
+    looks_at = "values"
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         return batch.inputs.abs()
@@ -56,6 +71,7 @@ class Edges(Explainer):
     """Where the input changes: the length of its Sobel gradient, channels averaged, borders repeated."""
 
     family = "floor"
+    looks_at = "values"
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         brightness = batch.inputs.mean(1)
@@ -133,6 +149,7 @@ class Oracle(Explainer):
     """
 
     family = "ceiling"
+    looks_at = "values"
 
     mask: str | None = None
 

@@ -109,6 +109,7 @@ class GradientCam(ScoreExplainer):
     """max(0, sum_k w_k A_k), up-sampled to the input; a subclass says what w_k is."""
 
     family = "cam"
+    looks_at = "values"
     dimensions = "1, 2, 3"
     cost = "2"
 
@@ -194,6 +195,7 @@ class GuidedGradCam(ScoreExplainer):
     """Guided backprop times the up-sampled Grad-CAM."""
 
     family = "cam"
+    looks_at = "relus"
     dimensions = "1, 2, 3"
     paper = "Selvaraju et al. 2017"
     cost = "4"
@@ -215,6 +217,7 @@ class ScoreCam(SampledExplainer):
     """Score-CAM: max(0, sum_k w_k A_k), w = softmax over k of the score of x times the k-th map scaled to [0, 1]."""
 
     family = "cam"
+    looks_at = "values"
     dimensions = "1, 2, 3"
     paper = "Wang et al. 2020"
     cost = "1 + channels"

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 from heatproof.cases import Batch
 from heatproof.explainers.base import (
+    LooksAt,
     SampledExplainer,
     ScoreExplainer,
     Size,
@@ -30,6 +31,7 @@ class Gradient(ScoreExplainer):
     """The gradient of the score, signed: d S / d x."""
 
     family = "gradient"
+    looks_at: ClassVar[LooksAt] = "values"
     paper = "Simonyan et al. 2014"
     cost = "2"
 
@@ -57,6 +59,7 @@ class SmoothGrad(SampledExplainer):
     """Mean gradient over noisy copies: mean_i d S / d x at x + e_i, e_i ~ N(0, (sigma * (max x - min x))^2)."""
 
     family = "gradient"
+    looks_at = "values"
     paper = "Smilkov et al. 2017"
     cost = "2 x samples"
     gradients = True
@@ -139,6 +142,7 @@ class IntegratedGradients(SampledExplainer):
     """
 
     family = "gradient"
+    looks_at = "values"
     paper = "Sundararajan et al. 2017"
     cost = "2 x (steps + 1)"
     gradients = True
@@ -218,8 +222,10 @@ class ReluGradient(Gradient):
     map of a deconvnet does not depend on the picture at all unless the ReLUs over pairs stay ordinary.
     """
 
-    relus: Literal["all", "convs"] = "all"
+    looks_at = "relus"
     guided: ClassVar[bool]
+
+    relus: Literal["all", "convs"] = "all"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,6 +25,7 @@ class Rise(SampledExplainer):
     """
 
     family = "perturbation"
+    looks_at = "values"
     paper = "Petsiuk et al. 2018"
     cost = "masks"
 
@@ -99,6 +100,7 @@ class Sise(SampledExplainer):
     """
 
     family = "perturbation"
+    looks_at = "values"
     dimensions = "1, 2, 3"
     paper = "Sattarzadeh et al. 2021"
     cost = "2 + channels at most"
@@ -173,6 +175,7 @@ class Occlusion(SampledExplainer):
     """
 
     family = "perturbation"
+    looks_at = "values"
     paper = "Zeiler and Fergus 2014"
     cost = "1 + windows"
 

@@ -10,6 +10,7 @@ whether a ReLU is a module, used twice, in place or a plain function call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -128,7 +129,7 @@ class RelevanceGraph(TorchFunctionMode):
         return self.tie(value, linear, rule, source)
 
     def tie(self, value: Tensor, linear: LinearMap, rule: Rule, source: Tensor) -> Tensor:
-        output = redistributed(value, lambda relevance: (rule.redistribute(linear, relevance),), source)
+        output = redistributed(value, lambda relevance: (redistribute_rows(rule, linear, relevance),), source)
         self.last_map = (output, linear, rule, source)
         return output
 
@@ -153,6 +154,17 @@ class RelevanceGraph(TorchFunctionMode):
         if self.merge_norms:
             self.last_norm = (output, x, scale)
         return output
+
+
+def redistribute_rows(rule: Rule, linear: LinearMap, relevance: Tensor) -> Tensor:
+    """What the rule gives, worked out only for those rows of a dense layer (pairs, tokens) that have any relevance."""
+    rows = relevance.any(-1)
+    whole = linear.kind != "dense" or relevance.ndim == 2 or not rule.by_rows
+    if whole or (linear.bias is not None and linear.bias.ndim > 1) or 2 * int(rows.sum()) > rows.numel():
+        return rule.redistribute(linear, relevance)
+    result = torch.zeros_like(linear.x)
+    result[rows] = rule.redistribute(replace(linear, x=linear.x[rows]), relevance[rows])
+    return result
 
 
 def tensors_in(values: Sequence[Any]) -> list[Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from heatproof.lazy import torch
 
@@ -62,6 +63,9 @@ def positive(tensor: torch.Tensor | None) -> torch.Tensor | None:
 class Rule:
     """Base of all rules. `biases` says whether biases take their share of the relevance."""
 
+    by_rows: ClassVar[bool] = True
+    """Whether each row of inputs of a dense layer is treated by itself."""
+
     biases: bool = True
 
     def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
@@ -86,6 +90,8 @@ class Epsilon(Rule):
 @dataclass(frozen=True)
 class RelativeEpsilon(Rule):
     """Epsilon relative to the root mean square of z, added whatever its sign (the Focus paper's dense layers)."""
+
+    by_rows = False
 
     share: float = 0.25
 
@@ -173,6 +179,8 @@ class Box(Rule):
 
     Bounds that are not given are the least and the greatest value of each case.
     """
+
+    by_rows = False
 
     low: float | None = None
     high: float | None = None

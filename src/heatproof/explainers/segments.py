@@ -25,6 +25,7 @@ class SegmentExplainer(SampledExplainer):
     """
 
     family = "perturbation"
+    looks_at = "values"
     dimensions = "any; quickshift, slic: 2"
 
     samples: int = 1000

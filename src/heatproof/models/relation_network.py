@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from heatproof.errors import HeatproofError, unknown_name
+from heatproof.models.pair_sum import pair_sum
 from heatproof.models.weights import fitted, name_misfit, read_arrays
 
 PICTURE_SIZE = 128
@@ -41,17 +42,19 @@ class RelationNetwork(nn.Module):
     Four convolutions make 8 x 8 cells of 24 channels. With its coordinates each cell is an object x_i; with q the
     LSTM's reading of the question, the logits are f(sum_ij g([x_i; x_j; q])) over all 4,096 ordered pairs.
 
-    g's first layer need not see every pair, because W [x_i; x_j; q] = A x_i + B x_j + C q: `factorised` computes it so,
-    from the weights of `g.linear1` and without calling that module. Values and gradients are the same, at a fraction of
-    the cost, and each different question of a batch is read once. But not for whatever hooks or replaces `g.linear1`,
-    nor for LRP, whose rules tell one linear layer from a sum of three. So it is off unless asked for.
+    Two forms give the same values and gradients for less work, and read each different question of a batch once; they
+    are off unless asked for. g's first layer need not see every pair, because W [x_i; x_j; q] = A x_i + B x_j + C q:
+    `factorised` computes it so, without calling `g.linear1`. It is not for LRP, whose rules tell one linear layer from
+    a sum of three. `lean` goes on from there and leaves out what g's ReLUs make zero; no module of g is called. It is
+    not for methods that change how ReLUs work either. Where gradients of g's weights are wanted, it does not apply.
     """
 
     coordinates: Tensor
 
-    def __init__(self, factorised: bool = False) -> None:
+    def __init__(self, factorised: bool = False, lean: bool = False) -> None:
         super().__init__()
         self.factorised = factorised
+        self.lean = lean
         self.convs = nn.Sequential()
         for k in range(1, 5):
             self.convs.add_module(f"conv{k}", nn.Conv2d(3 if k == 1 else CHANNELS, CHANNELS, 3, stride=2, padding=1))
@@ -80,17 +83,24 @@ class RelationNetwork(nn.Module):
 
     def forward(self, pictures: Tensor, question: Tensor) -> Tensor:
         objects = self.objects(pictures)
-        if self.factorised:
+        if not (self.factorised or self.lean):
+            relations = self.g(self.pairs(objects, self.read(question))).sum((1, 2))
+        else:
             # Methods ask many times about the same question: each different one is read once.
             different, place = question.unique(dim=0, return_inverse=True)
-            reading = self.read(different)[place]
-            relations = self.g[1](self.mix(objects, reading))
-            for layer in islice(self.g, 2, None):
-                relations = layer(relations)
-        else:
-            relations = self.g(self.pairs(objects, self.read(question)))
-        logits: Tensor = self.f(relations.sum((1, 2)))
+            relations = self.relate(*self.mix(objects, self.read(different)[place]))
+        logits: Tensor = self.f(relations)
         return logits
+
+    def relate(self, first: Tensor, second: Tensor) -> Tensor:
+        """g summed over all pairs (B, 256), from the two halves of its first layer."""
+        learning = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.g.parameters())
+        if self.lean and not learning:
+            return pair_sum(first, second, [layer for layer in islice(self.g, 1, None) if isinstance(layer, nn.Linear)])
+        relations = first[:, :, None] + second[:, None]
+        for layer in islice(self.g, 1, None):
+            relations = layer(relations)
+        return relations.sum((1, 2))
 
     def read(self, question: Tensor) -> Tensor:
         """The LSTM's last state (B, 128) after the question's words."""
@@ -112,14 +122,14 @@ class RelationNetwork(nn.Module):
         second = objects[:, None, :].expand(-1, cells, -1, -1)
         return torch.cat([first, second, reading[:, None, None].expand(-1, cells, cells, -1)], 3)
 
-    def mix(self, objects: Tensor, reading: Tensor) -> Tensor:
-        """g's first layer of all pairs without making them, (B, 64, 64, 256)."""
+    def mix(self, objects: Tensor, reading: Tensor) -> tuple[Tensor, Tensor]:
+        """g's first layer without making pairs: what x_i and q add to it, and what x_j adds, (B, 64, 256) each."""
         size = self.object_size
         layer = cast(nn.Linear, self.g[0])
         first = nn.functional.linear(objects, layer.weight[:, :size])
         second = nn.functional.linear(objects, layer.weight[:, size : 2 * size])
         context = nn.functional.linear(reading, layer.weight[:, 2 * size :], layer.bias)
-        return (first + context[:, None])[:, :, None] + second[:, None]
+        return first + context[:, None], second
 
 
 def encode(question: str, length: int = QUESTION_LENGTH) -> Tensor:

@@ -15,8 +15,9 @@ class Vqa:
     module   takes pictures (B, 3, size, size) in [0, 1] and tokens (B, L)
     encode   the tokens (1, L) of a question's text; an unknown word is an error
     answers  the answer of each logit, as words: "red", "3", "yes"
-    fast     the same function in a form that is quicker to differentiate, where there is one; for methods that look
-             at values and gradients only, not for those that treat single layers by rules of their own
+    relus    the same function in a quicker form, where there is one, with the ReLUs but not all linear layers of the
+             module: for methods that change how gradients pass ReLUs
+    fast     one without either: for methods that look at values and gradients only
     """
 
     name: str
@@ -24,7 +25,13 @@ class Vqa:
     encode: Callable[[str], Tensor]
     answers: tuple[str, ...]
     size: int = 128
+    relus: nn.Module | None = None
     fast: nn.Module | None = None
+
+    def form(self, looks_at: str) -> nn.Module:
+        """The quickest form of the network for an explainer that looks at this of it."""
+        found = {"values": self.fast or self.relus, "relus": self.relus}.get(looks_at)
+        return found or self.module
 
 
 def shipped_network() -> Vqa:
@@ -42,6 +49,7 @@ def public_relation_network(path: object) -> Vqa:
     from heatproof.models.relation_network import RelationNetwork, answers, encode, load_public_checkpoint
 
     module = load_public_checkpoint(Path(str(path)))
-    fast = RelationNetwork(factorised=True).eval()
-    fast.load_state_dict(module.state_dict())
-    return Vqa("relation_network", module, encode, tuple(answers), fast=fast)
+    relus, fast = RelationNetwork(factorised=True).eval(), RelationNetwork(lean=True).eval()
+    for form in (relus, fast):
+        form.load_state_dict(module.state_dict())
+    return Vqa("relation_network", module, encode, tuple(answers), relus=relus, fast=fast)

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset
 from heatproof.clevr.questions.asking import find
 from heatproof.clevr.questions.balance import Balance
 from heatproof.clevr.questions.functions import Program
 from heatproof.clevr.questions.grammar import templates
-from heatproof.clevr.questions.records import in_words
 from heatproof.clevr.questions.search import Options
 from heatproof.clevr.questions.wording import SYNONYMS, put_into_words
 from heatproof.clevr.questions.world import ATTRIBUTES, look_at

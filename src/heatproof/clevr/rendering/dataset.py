@@ -65,6 +65,8 @@ class Plan:
     folder: Path
     scenes: SceneSettings
     pictures: PictureSettings | None
+    mask_size: tuple[int, int]
+    """Height and width of masks and ids."""
 
     def paths(self, index: int) -> dict[str, Path]:
         name = image_name(self.scenes.split, index)
@@ -96,18 +98,22 @@ def render_dataset(
     scenes: SceneSettings | None = None,
     pictures: PictureSettings | None = None,
     *,
+    mask_size: tuple[int, int] | None = None,
     jobs: int | None = None,
     progress: Progress = silent,
 ) -> int:
     """Make what `folder` lacks of a data set of `num_images` pictures; how many pictures that were.
 
-    `pictures=None` samples scenes and writes masks and ids, but no pictures. `jobs` is the number of processes, by
-    default one per core. A folder that holds a data set of other settings is refused and left as it is.
+    `pictures=None` samples scenes and writes masks and ids, but no pictures. `mask_size` is the height and width of
+    masks and ids, by default the pictures'; it matters for ground truths, which grow when masks are resized. `jobs` is
+    the number of processes, by default one per core. A folder that holds a data set of other settings is refused and
+    left as it is.
     """
     require_whole("num-images", num_images, 1)
     if jobs is not None:
         require_whole("jobs", jobs, 1)
-    plan = Plan(folder, scenes or SceneSettings(), pictures)
+    scenes = scenes or SceneSettings()
+    plan = Plan(folder, scenes, pictures, mask_size or (scenes.height, scenes.width))
     if pictures is not None and pictures.renderer == "blender":
         blender_session(pictures.blender_assets)  # if there is no Blender, say so before anything is written
     total = claim(plan, num_images)
@@ -131,6 +137,7 @@ def claim(plan: Plan, num_images: int) -> int:
     now = described(plan) | {"num_images": num_images}
     if path.exists():
         there = read_object(path)
+        there = {"mask_size": there.get("size")} | there  # which older folders do not say
         differing = [
             f"{name}: {there.get(name)} there, {value} now"
             for name, value in now.items()
@@ -159,6 +166,7 @@ def described(plan: Plan) -> dict[str, Any]:
         "seed": plan.scenes.seed,
         "split": plan.scenes.split,
         "size": f"{plan.scenes.width}x{plan.scenes.height}",
+        "mask_size": f"{plan.mask_size[1]}x{plan.mask_size[0]}",
         "min_objects": plan.scenes.min_objects,
         "max_objects": plan.scenes.max_objects,
         "renderer": how and how.renderer,
@@ -209,7 +217,8 @@ def make(plan: Plan, index: int) -> None:
     else:
         scene = read_object(paths[SCENES])
     if OBJECTS in missing or MASKS in missing:
-        seen = seen_objects(scene, plan.scenes.width, plan.scenes.height)
+        height, width = plan.mask_size
+        seen = seen_objects(scene, width, height)
         write_png(paths[OBJECTS], seen)
         write_png(paths[MASKS], flat_colours(scene, seen))
     if IMAGES in missing and plan.pictures is not None:
