@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question
 from heatproof.clevr.ground_truth import KINDS
+from heatproof.engine.parts import ScoreRows
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
@@ -159,10 +160,10 @@ def order_note(table: pl.DataFrame, column: Mapping[str, str]) -> list[str]:
     return [f"Spearman correlation with the poster's order of these {len(lines)} methods: {correlation:.2f}."]
 
 
-def undefined_notes(scores: pl.DataFrame, column: Mapping[str, str]) -> list[str]:
+def undefined_notes(scores: ScoreRows, column: Mapping[str, str]) -> list[str]:
     """Which explainers have cases without a score, how many, and why."""
     chosen = pl.all_horizontal(*[pl.col(name) == value for name, value in column.items()])
-    without = scores.filter(chosen & pl.col("value").is_nan() & (pl.col("undefined") != REASONS[1]))
+    without = scores.where(chosen & pl.col("value").is_nan() & (pl.col("undefined") != REASONS[1]))
     counted = without.group_by("explainer", "undefined", maintain_order=True).len()
     return [
         f"{explainer}: {count} of the questions have no score, because {reason}; its means are over the others."

@@ -19,6 +19,7 @@ from heatproof.engine.parts import ScoreRows
 from heatproof.engine.plan import Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import untouched
+from heatproof.focus.alone import accuracy_alone
 from heatproof.focus.classifiers import EMBEDDED, load_classifier, output_numbers, read_labels, with_options
 from heatproof.focus.mosaics import Layout, Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
 from heatproof.focus.objects import SIDE, shipped_pictures
@@ -48,7 +49,7 @@ class Focus(Benchmark):
     weights, labels    files for the model: its weights; what its outputs mean (CSV: label, index)
     mean, std          preprocessing, (pixel / 255 - mean) / std, in place of the model's own
     mosaics_per_class  and grid, targets, layout, repeats, only: see MosaicSettings
-    tile, fit          side of a tile in pixels; how a picture becomes one
+    tile, fit          side of a tile in pixels, how a picture becomes one; default: the model's own, or 224 and crop
     mosaic_seed        seed of the mosaics
     randomise, draws   explain also the model with all weights drawn anew (all), or layer by layer (cascade), so often
     paper_row          compare with one row of the paper's table, such as imagenet/vgg16; default: their mean
@@ -114,40 +115,44 @@ class Focus(Benchmark):
             raise HeatproofError("give either images or mosaics made before, not both.")
         if self.images is not None and self.model == EMBEDDED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
+        if self.tile is not None:
+            require_whole("tile", self.tile, 16)
         own = self.images is None and self.mosaics is None
-        self.side = (SIDE if own else 224) if self.tile is None else self.tile
-        self.fitted: Fit = ("squash" if own else "crop") if self.fit is None else self.fit
-        require_whole("tile", self.side, 16)
+        self.side = self.tile or (SIDE if own else 224)
+        self.fitted: Fit = self.fit or ("squash" if own else "crop")
         if self.limit is not None:
             require_whole("limit", self.limit, 1)
-        if self.fitted not in get_args(Fit):
-            raise unknown_name("fit", str(self.fitted), get_args(Fit))
+        if self.fit is not None and self.fit not in get_args(Fit):
+            raise unknown_name("fit", str(self.fit), get_args(Fit))
         if self.randomise not in get_args(Randomise):
             raise unknown_name("way to randomise", self.randomise, get_args(Randomise))
         require_whole("draws", self.draws, 1)
         self.reference()
 
     def draw(self) -> list[Mosaic]:
-        """The mosaics, without their pixels."""
+        """The mosaics, without their pixels; what classes there are does not depend on `limit`."""
         if self.mosaics is not None:
             found = read_mosaics(Path(self.mosaics))
+            self.classes = sorted({label for mosaic in found for label in mosaic.labels})
         else:
             place = shipped_pictures() if self.images is None else Path(self.images)
-            found = draw_mosaics(find_pictures(place, self.subset), self.settings)
+            pictures = find_pictures(place, self.subset)
+            found, self.classes = draw_mosaics(pictures, self.settings), sorted(pictures.classes)
         if self.limit is not None and self.limit < len(found):  # evenly, so that every class has its share
             found = [found[i * len(found) // self.limit] for i in range(self.limit)]
         return found
 
     def prepare(self, progress: Progress = silent) -> None:
         self.drawn = self.draw()
-        classes = sorted({label for mosaic in self.drawn for label in mosaic.labels})
         weights = None if self.weights is None else Path(self.weights)
         labels = read_labels(Path(self.labels)) if isinstance(self.labels, str | Path) else self.labels
-        outputs = 1000 if labels and len(labels) < max(labels.values()) + 1 else len(labels or classes)
-        self.classifier = with_options(load_classifier(self.model, weights, outputs), self.mean, self.std, labels)
+        self.classifier = with_options(load_classifier(self.model, weights), self.mean, self.std, labels)
+        self.side = self.tile or self.classifier.size or self.side
+        self.fitted = self.fit or self.classifier.fit or self.fitted
         self.pictures = check_files(self.drawn, self.side, self.fitted, progress)
         sample = self.classifier.inputs(np.stack([assemble(m, self.side, self.fitted) for m in self.drawn[:2]]))
-        self.outputs = output_numbers(self.classifier, classes, sample)
+        self.outputs = output_numbers(self.classifier, self.classes, sample)
+        self.alone = accuracy_alone(self.classifier, self.outputs, self.drawn, self.side, self.fitted, progress)
         name, module = self.classifier.name, self.classifier.module
         self.versions = Versions(name, module, self.randomise, self.draws, self.mosaic_seed)
         self.predicted = {version: self.predict(version, progress) for version in self.versions.names}
@@ -269,9 +274,10 @@ class Focus(Benchmark):
             f"{explainer} {best_pooling(group)}"
             for (explainer, _), group in rows.group_by("explainer", "target", maintain_order=True)
         ]
+        named = "" if self.alone is None else f" The model names {self.alone:.1%} of the single pictures right."
         row = "the mean over the paper's twelve networks" if self.paper_row is None else f"its row {self.paper_row}"
         return [
-            f"0.5 is chance. The column “paper” is {row}, on other pictures than these.",
+            f"0.5 is chance. The column “paper” is {row}, on other pictures than these.{named}",
             "Focus takes the pooling of the original's code: the largest absolute value over channels for smoothgrad,"
             f" the positive part of their sum for all others. Best poolings here: {', '.join(dict.fromkeys(best))}.",
         ]

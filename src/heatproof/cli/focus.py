@@ -17,15 +17,15 @@ Subset = Annotated[str | None, typer.Option(help="Subset of the CSV. Default: al
 Model = Annotated[
     str | None,
     typer.Option(
-        help="alexnet, vgg16, resnet18, torchvision:NAME, timm:NAME, my_net.py:factory, or a TorchScript (.pt) or"
-        " torch.export (.pt2) file. Default: the classifier that ships."
+        help="alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, my_net.py:factory, or a"
+        " TorchScript (.pt) or torch.export (.pt2) file. Default: the classifier that ships."
     ),
 ]
 Weights = Annotated[Path | None, typer.Option(help="Weights (.npz, .pt) of the model.")]
 Labels = Annotated[Path | None, typer.Option(help="What the outputs mean: a CSV with label, index.")]
 Mean = Annotated[str | None, typer.Option(help="Preprocessing: mean, such as 0.485,0.456,0.406.")]
 Std = Annotated[str | None, typer.Option(help="Preprocessing: standard deviation.")]
-Tile = Annotated[int | None, typer.Option(help="Side of a tile in pixels. Default: 224, or 64 for those shipped.")]
+Tile = Annotated[int | None, typer.Option(help="Side of a tile in pixels. Default: the model's, or 224.")]
 FitOption = Annotated[
     str | None, typer.Option("--fit", help="How a picture becomes a tile: crop (original) or squash.")
 ]

@@ -91,3 +91,40 @@ def vqa(
     if others is not None:
         for attribute, (right, asked) in accuracy(network, others).items():
             typer.echo(f"{attribute}: {right} of {asked} right, {right / max(1, asked):.1%}")
+
+
+@app.command("focus-head")
+def focus_head(
+    images: Annotated[Path, typer.Option(help="A folder with a sub-folder of pictures per class, or a CSV.")],
+    model: Annotated[str, typer.Option(help="Whose convolution layers: alexnet or vgg16.")],
+    weights: Annotated[Path, typer.Option(help="A file with these layers alone (features.*): .pt, .pth or .npz.")],
+    out: Annotated[Path, typer.Option(help="Where to write the network.")] = Path("head.npz"),
+    split: Annotated[
+        Path | None, typer.Option(help="Where to write which pictures are held out. Default: OUT with .csv.")
+    ] = None,
+    held_out: Annotated[float, typer.Option(help="Share of each class that is held out.")] = 0.5,
+    tile: Annotated[int, typer.Option(help="Side of the pictures in pixels; the same for heatproof run focus.")] = 224,
+    decay: Annotated[float, typer.Option(help="How much large weights of the head cost.")] = 0.01,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+) -> None:
+    """A classifier of your pictures: pretrained convolution layers and a linear head, fitted to half of the pictures.
+
+    Example: heatproof train focus-head --images dogs_vs_cats --model alexnet --weights alexnet_features.pt
+    --out dogs.npz, then heatproof run focus --images dogs.csv --model alexnet_linear --weights dogs.npz
+    """
+    from heatproof.errors import require_whole
+    from heatproof.focus.heads import train_head, write_split
+    from heatproof.models.weights import save_weights
+    from heatproof.progress import bars
+
+    require_whole("tile", tile, 64)
+    with bars() as progress:
+        made = train_head(images, model, weights, held_out, seed, tile, decay=decay, progress=progress)
+    table = split or out.with_suffix(".csv")
+    save_weights(made.network, out)
+    write_split(table, made.train, made.held_out)
+    typer.echo(
+        f"{out}: {made.accuracy:.1%} of {len(made.held_out)} held-out pictures right"
+        f" ({made.train_accuracy:.1%} of the {len(made.train)} it was fitted to)"
+    )
+    typer.echo(f"use: heatproof run focus --images {table} --model {model}_linear --weights {out} --tile {tile}")

@@ -76,6 +76,7 @@ def rows_at_once(explainer: Explainer, bytes_per_row: int, batch_size: int) -> i
 
 def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
     """Time one forward and one backward pass of a batch, twice; the second counts."""
+    from heatproof.explainers.compiled import is_script
     from heatproof.explainers.layers import last_of_each_extent, spatial_activations
 
     activations: list[int] = []
@@ -85,7 +86,8 @@ def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
             activations.append(output.numel() * output.element_size())
 
     with untouched(model):
-        hooks = [m.register_forward_hook(remember) for m in model.modules() if not any(m.children())]
+        leaves = [m for m in model.modules() if not any(m.children()) and not is_script(m)]
+        hooks = [leaf.register_forward_hook(remember) for leaf in leaves]
         try:
             outputs = model(batch.inputs, *batch.context)
         finally:

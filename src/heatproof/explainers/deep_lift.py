@@ -39,8 +39,10 @@ class DeepLift(ScoreExplainer):
         return 4
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        from heatproof.explainers.compiled import require_functions
         from heatproof.explainers.rescale import Rescale
 
+        require_functions(model, self.name)
         baseline = baseline_of(self, self.baseline, batch.inputs)
         with torch.enable_grad():
             inputs = torch.cat([batch.inputs, baseline]).detach().requires_grad_()

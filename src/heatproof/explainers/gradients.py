@@ -232,8 +232,10 @@ class ReluGradient(Gradient):
         require_one_of(self, "relus", ("all", "convs"))
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        from heatproof.explainers.compiled import require_functions
         from heatproof.explainers.relu_backward import ReluBackward
 
+        require_functions(model, self.name)
         with ReluBackward(self.guided, self.relus == "convs"):
             return super().explain(model, batch, rng)
 

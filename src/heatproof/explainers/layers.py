@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
+from heatproof.explainers.compiled import makes_maps, require_layers
 
 FURTHER_TOKENS = 8
 """The most tokens beside the grid: class, distillation, registers."""
@@ -51,6 +52,7 @@ def spatial_activations(model: nn.Module, batch: Batch, layer: str | None = None
     All keep their graph. Pooling to a fixed size does not count, because what it returns is no longer where it was;
     nor does anything that does not depend on the inputs (the words of a question).
     """
+    require_layers(model, "a class activation map")
     modules = dict(model.named_modules())
     if layer is not None and layer not in modules:
         raise unknown_name("layer", layer, (name for name in modules if name))
@@ -85,7 +87,7 @@ class Watch:
     def __call__(self, module: nn.Module, _args: Any, output: Any) -> Tensor | None:
         if not isinstance(output, Tensor) or not output.requires_grad or len(output) != len(self.inputs):
             return None
-        if isinstance(module, MAP_MAKERS) or output.shape in self.shapes:
+        if isinstance(module, MAP_MAKERS) or makes_maps(module) or output.shape in self.shapes:
             activation = self.as_maps(output)
         elif module is self.only:
             activation = self.as_tokens(output) or self.as_maps(output)

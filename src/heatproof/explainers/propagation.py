@@ -72,7 +72,7 @@ class Lrp(ScoreExplainer):
         def explained(outputs: torch.Tensor) -> torch.Tensor:
             return quantity_of(outputs, batch.target, self.quantity)
 
-        return propagate(model, batch, self.rule, explained, merge_norms=self.composite != "focus")
+        return propagate(self.name, model, batch, self.rule, explained, merge_norms=self.composite != "focus")
 
     def rule(self, number: int, kind: str) -> Rule:
         """The rule of the n-th linear map from the inputs, which is of this kind."""
@@ -117,13 +117,14 @@ class ExcitationBackprop(ScoreExplainer):
         return 2
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        return propagate(model, batch, self.rule, lambda outputs: torch.ones_like(outputs[:, 0]))
+        return propagate(self.name, model, batch, self.rule, lambda outputs: torch.ones_like(outputs[:, 0]))
 
     def rule(self, number: int, kind: str) -> Rule:
         return Epsilon(biases=self.biases) if kind == "norm" else ZPlus(biases=self.biases)
 
 
 def propagate(
+    name: str,
     model: torch.nn.Module,
     batch: Batch,
     rule: Callable[[int, str], Rule],
@@ -131,8 +132,10 @@ def propagate(
     merge_norms: bool = True,
 ) -> torch.Tensor:
     """Relevance of the inputs when the target's logit has `start(outputs)` (B,) and all others none."""
+    from heatproof.explainers.compiled import require_functions
     from heatproof.explainers.relevance_graph import RelevanceGraph
 
+    require_functions(model, name)
     with torch.enable_grad():
         inputs = batch.inputs.detach().requires_grad_()
         with RelevanceGraph(rule, merge_norms):

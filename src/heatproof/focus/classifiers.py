@@ -4,31 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module, resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import untouched
-from heatproof.focus.pictures import read_table
+from heatproof.focus.pictures import LEAST_SIDE, Fit, read_table
 from heatproof.lazy import np, torch
 from heatproof.loading import load_object, names_object
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 EMBEDDED = "object_classifier"
+PROGRAMS = (".pt", ".pth", ".ts", ".pt2")
+SETTINGS = ("mean", "std", "size", "fit", "labels")
+"""What a factory may say about its network: see Classifier."""
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A network; how pixels become its inputs, (pixel / 255 - mean) / std; the output of each class."""
+    """A network; how pixels become its inputs, (pixel / 255 - mean) / std; what its outputs mean.
+
+    size, fit  the side of the pictures that it was trained on, and how they became square; None if it does not say
+    labels     the output of each class; None: the classes of the pictures in the order of their names
+    """
 
     name: str
     module: torch.nn.Module
     mean: Sequence[float] = HALF
     std: Sequence[float] = HALF
+    size: int | None = None
+    fit: Fit | None = None
     labels: Mapping[str, int] | None = None
-    """None: the classes of the pictures in the order of their names."""
 
     def inputs(self, pixels: np.ndarray[Any, Any]) -> torch.Tensor:
         """Inputs (N, 3, H, W) from pixels (N, H, W, 3)."""
@@ -42,30 +51,36 @@ class Classifier:
         return inputs * std + mean
 
 
-def load_classifier(model: Any, weights: Path | None = None, classes: int = 1000) -> Classifier:
+def load_classifier(model: Any, weights: Path | None = None) -> Classifier:
     """A classifier from a name, a file, a factory or a module.
 
-    `object_classifier`: ours, trained. `alexnet`, `vgg16`, `resnet18`: ours, with --weights. `torchvision:NAME` and
-    `timm:NAME` where these are installed, with --weights. `file.py:factory` and `package.module:factory`: a function
-    that returns a module, or (module, {"mean": ..., "std": ..., "labels": ...}). A TorchScript file (.pt, .pth, .ts)
-    or one of torch.export (.pt2).
+    `object_classifier`: ours, trained. `alexnet`, `vgg16`, `resnet18`: ours, with --weights in torchvision's names.
+    `alexnet_linear`, `vgg16_linear`: what `heatproof train focus-head` makes. `torchvision:NAME` and `timm:NAME` where
+    these are installed, with --weights. `file.py:factory` and `package.module:factory`: a module, or a function that
+    returns one, or (module, settings), settings with any of SETTINGS. A TorchScript file (.pt, .pth, .ts) or one of
+    torch.export (.pt2).
     """
     from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS, make_classifier
+    from heatproof.models.linear_head import LINEAR_CLASSIFIERS, make_linear
 
     if not isinstance(model, str):
-        return unpacked(type(model).__name__, model)
+        return unpacked(None, model)
     if model == EMBEDDED:
         return embedded_classifier(weights)
-    if model in IMAGE_CLASSIFIERS:
-        return Classifier(model, filled(model, make_classifier(model, classes), weights))
     library, _, name = model.partition(":")
+    if model in IMAGE_CLASSIFIERS:
+        return Classifier(model, filled(model, partial(make_classifier, model), weights), *IMAGENET)
+    if model in LINEAR_CLASSIFIERS:
+        return Classifier(model, filled(model, partial(make_linear, model), weights), *IMAGENET)
     if library in LIBRARIES:
-        return LIBRARIES[library](name, weights, classes)
+        return LIBRARIES[library](name, weights)
     if names_object(model):
         return filled_user(model, weights)
-    if Path(model).suffix in (".pt", ".pth", ".ts", ".pt2"):
+    if Path(model).suffix in PROGRAMS:
+        if weights is not None:
+            raise HeatproofError(f"{model} has weights of its own; leave --weights {weights} out.")
         return Classifier(Path(model).stem, load_program(Path(model)))
-    known = ", ".join([EMBEDDED, *IMAGE_CLASSIFIERS])
+    known = ", ".join([EMBEDDED, *IMAGE_CLASSIFIERS, *LINEAR_CLASSIFIERS])
     raise HeatproofError(
         f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, file.py:factory, or a TorchScript (.pt)"
         " or torch.export (.pt2) file."
@@ -74,7 +89,7 @@ def load_classifier(model: Any, weights: Path | None = None, classes: int = 1000
 
 def embedded_classifier(weights: Path | None) -> Classifier:
     """The classifier of single objects that ships with the package."""
-    from heatproof.focus.objects import CLASSES
+    from heatproof.focus.objects import CLASSES, SIDE
     from heatproof.models.object_classifier import ObjectClassifier
     from heatproof.models.weights import load_weights
 
@@ -82,19 +97,27 @@ def embedded_classifier(weights: Path | None) -> Classifier:
     shipped = resources.files("heatproof.models").joinpath(f"pretrained/{EMBEDDED}.npz")
     with resources.as_file(shipped) as path:
         load_weights(network, weights or path)
-    return Classifier(EMBEDDED, network, labels={label: place for place, label in enumerate(CLASSES)})
+    labels = {label: place for place, label in enumerate(CLASSES)}
+    return Classifier(EMBEDDED, network, size=SIDE, fit="squash", labels=labels)
 
 
-def filled(name: str, module: torch.nn.Module, weights: Path | None) -> torch.nn.Module:
-    from heatproof.models.weights import load_weights
+def filled(name: str, make: Callable[[int], torch.nn.Module], weights: Path | None) -> torch.nn.Module:
+    """What `make` makes of a number of outputs, with the weights of a file, which has as many outputs as it has."""
+    from heatproof.models.weights import load_weights, read_arrays
 
     if weights is None:
         raise HeatproofError(f"{name} has random weights; give trained ones with --weights FILE (.npz, .pt, .pth).")
-    load_weights(module, Path(weights))
+    shapes = [array.shape for array in read_arrays(weights).values() if array.ndim]
+    if not shapes:
+        raise HeatproofError(f"{weights} holds no weights.")
+    module = make(shapes[-1][0])  # the last layer's bias, or weight if it has none: one row per output
+    load_weights(module, weights)
     return module.eval()
 
 
 def filled_user(reference: str, weights: Path | None) -> Classifier:
+    from heatproof.models.weights import load_weights
+
     made = load_object(reference)
     try:
         result = made if isinstance(made, torch.nn.Module) else made()
@@ -102,19 +125,22 @@ def filled_user(reference: str, weights: Path | None) -> Classifier:
         raise HeatproofError(f"{reference} fails to make a network: {type(problem).__name__}: {problem}") from problem
     classifier = unpacked(reference.rpartition(":")[2], result)
     if weights is not None:
-        filled(reference, classifier.module, weights)
+        load_weights(classifier.module, weights)
     return classifier
 
 
-def unpacked(name: str, made: Any) -> Classifier:
-    """A module, or a module with its preprocessing."""
+def unpacked(name: str | None, made: Any) -> Classifier:
+    """A module, or a module with its preprocessing; called as its class where nobody has named it."""
     module, settings = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
+    name = name or type(module).__name__
     if not isinstance(module, torch.nn.Module) or not isinstance(settings, Mapping):
         raise HeatproofError(
             f"model {name} must be a torch.nn.Module, or (module, settings); got {type(made).__name__}."
         )
-    known = {key: settings[key] for key in ("mean", "std", "labels") if key in settings}
-    return Classifier(name, module, **known)
+    for setting in settings:
+        if setting not in SETTINGS:
+            raise unknown_name(f"setting of model {name}", str(setting), SETTINGS)
+    return Classifier(name, module, **settings)
 
 
 def library(name: str) -> Any:
@@ -124,27 +150,41 @@ def library(name: str) -> Any:
         raise HeatproofError(f"{name} is not installed, or does not fit this torch: {problem}") from problem
 
 
-def from_torchvision(name: str, weights: Path | None, classes: int) -> Classifier:
+def from_torchvision(name: str, weights: Path | None) -> Classifier:
+    """Preprocessing as for the weights that torchvision itself offers for this model."""
     models = library("torchvision.models")
-    try:
-        module = models.get_model(name, weights=None, num_classes=classes)
-    except ValueError as problem:
-        raise HeatproofError(f"torchvision has no model {name!r}: {problem}") from problem
-    return Classifier(name, filled(name, module, weights), *IMAGENET)
+    if name not in models.list_models():
+        raise unknown_name("model of torchvision", name, models.list_models())
+
+    def make(outputs: int) -> torch.nn.Module:
+        module: torch.nn.Module = models.get_model(name, weights=None, num_classes=outputs)
+        return module
+
+    module = filled(f"torchvision:{name}", make, weights)
+    usual = models.get_model_weights(name).DEFAULT.transforms()
+    size, mean, std = (getattr(usual, key, None) for key in ("crop_size", "mean", "std"))
+    if not size or not mean or not std:
+        raise HeatproofError(f"torchvision:{name} does not classify single pictures; choose another model.")
+    return Classifier(name, module, mean, std, size[0], "crop")
 
 
-def from_timm(name: str, weights: Path | None, classes: int) -> Classifier:
+def from_timm(name: str, weights: Path | None) -> Classifier:
+    """Preprocessing as timm's own configuration of this model says."""
     timm = library("timm")
-    try:
-        module = timm.create_model(name, pretrained=False, num_classes=classes)
-    except RuntimeError as problem:
-        raise HeatproofError(f"timm has no model {name!r}: {problem}") from problem
-    usual = getattr(module, "default_cfg", {})
-    mean, std = usual.get("mean", IMAGENET[0]), usual.get("std", IMAGENET[1])
-    return Classifier(name, filled(name, module, weights), mean, std)
+    if not timm.is_model(name):
+        raise unknown_name("model of timm", name, timm.list_models())
+
+    def make(outputs: int) -> torch.nn.Module:
+        module: torch.nn.Module = timm.create_model(name, pretrained=False, num_classes=outputs)
+        return module
+
+    module = filled(f"timm:{name}", make, weights)
+    usual = timm.data.resolve_model_data_config(module)
+    fit: Fit = "crop" if usual["crop_pct"] < 1 else "squash"
+    return Classifier(name, module, usual["mean"], usual["std"], usual["input_size"][-1], fit)
 
 
-LIBRARIES: dict[str, Callable[[str, Path | None, int], Classifier]] = {
+LIBRARIES: dict[str, Callable[[str, Path | None], Classifier]] = {
     "torchvision": from_torchvision,
     "timm": from_timm,
 }
@@ -158,8 +198,7 @@ def load_program(path: Path) -> torch.nn.Module:
         raise HeatproofError(f"there is no file {path}.")
     try:
         if path.suffix == ".pt2":
-            exported: torch.nn.Module = torch.export.load(path).module()
-            return exported
+            return load_exported(path)
         scripted = torch.jit.load(str(path), map_location="cpu").eval()
         return Scored(scripted, "logit")  # a module around it, because TorchScript takes no hooks
     except Exception as problem:
@@ -167,6 +206,16 @@ def load_program(path: Path) -> torch.nn.Module:
             f"{path} is neither TorchScript nor torch.export ({type(problem).__name__}: {problem}). Weights alone go"
             " with --weights, beside a --model."
         ) from problem
+
+
+def load_exported(path: Path) -> torch.nn.Module:
+    """An exported program as modules, so that its layers have names."""
+    network = torch.export.unflatten(torch.export.load(path))
+    for module in network.modules():
+        graph = getattr(module, "graph", None)
+        for node in graph.nodes if graph is not None else ():
+            node.meta.pop("val", None)  # examples with symbols for sizes, which cannot be copied
+    return network
 
 
 def read_labels(path: Path) -> dict[str, int]:
@@ -191,6 +240,10 @@ def with_options(
             raise HeatproofError(f"{name} must be three numbers, one per colour, got {values!r}.")
     if min(changed.std) <= 0:
         raise HeatproofError(f"std must be above zero, got {changed.std!r}.")
+    if changed.size is not None:
+        require_whole(f"size of model {changed.name}", changed.size, LEAST_SIDE)
+    if changed.fit not in (None, *get_args(Fit)):
+        raise unknown_name(f"fit of model {changed.name}", str(changed.fit), get_args(Fit))
     return changed
 
 
