@@ -14,6 +14,7 @@ from heatproof.benchmarks.clevr_xai import ClevrXai
 from heatproof.clevr import open_dataset
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.ground_truth import make_masks
+from heatproof.engine.parts import ScoreRows
 from heatproof.errors import HeatproofError
 from heatproof.models.relation_network import RelationNetwork
 from heatproof.models.vqa import Vqa
@@ -208,7 +209,7 @@ def test_complex_questions_are_scored_against_all_their_ground_truths(world, tmp
     assert any(name.startswith("type:") for name in types)
 
 
-def test_the_notes_say_how_the_order_agrees_and_what_has_no_score():
+def test_the_notes_say_how_the_order_agrees_and_what_has_no_score(tmp_path):
     """Reference: SciPy's Spearman correlation; a second reading of a method does not count."""
     means = [0.7, 0.6, 0.65, 0.2, 0.3]
     published = [0.9, 0.8, 0.5, 0.4, 0.1]
@@ -225,7 +226,8 @@ def test_the_notes_say_how_the_order_agrees_and_what_has_no_score():
     scores = pl.DataFrame(
         {"explainer": "e", "value": [0.5, float("nan"), float("nan")], "undefined": ["", "zero", "the mask is empty"]}
     ).with_columns(**{name: pl.lit(value) for name, value in column.items()})
-    (said,) = rows.undefined_notes(scores, column)
+    scores.write_parquet(tmp_path / "part.parquet")
+    (said,) = rows.undefined_notes(ScoreRows([tmp_path / "part.parquet"]), column)
     assert said.startswith("e: 1 of the questions have no score, because zero")
 
 
