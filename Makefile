@@ -5,8 +5,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 .PHONY: run test test-slow lint format bench clean
 
-run: .venv/run  ## SVEA and a quick CLEVR-XAI on networks that ship: tables and pages in runs/
+run: .venv/run  ## all three benchmarks on networks that ship: tables and pages in runs/
 	$(BIN)/heatproof run svea --preset standard
+	$(BIN)/heatproof run focus --preset quick
 	$(BIN)/heatproof run clevr-xai --preset quick
 
 test: .venv/dev  ## the test suite

@@ -263,6 +263,39 @@ def focus(
         run_and_show("focus", out or default_folder("focus", preset.value), shared | options | how)
 
 
+@app.command("all")
+def everything(
+    preset: Annotated[
+        Preset, typer.Option(metavar="NAME", help="quick (minutes) or standard, of every benchmark.")
+    ] = Preset.quick,
+    out: Annotated[Path, typer.Option(help="Folder of the runs, one each: BENCHMARK-PRESET.")] = Path("runs"),
+    seed: Seed = 0,
+    resume: Resume = True,
+    dry_run: DryRun = False,
+) -> None:
+    """Every benchmark on what ships with Heatproof, one after the other.
+
+    Example: heatproof run all --preset standard
+    """
+    from heatproof.benchmarks import benchmarks
+
+    failed = False
+    for name in benchmarks:
+        shared: dict[str, Any] = {"preset": preset.value}
+        if dry_run:
+            typer.echo(name)
+            show_estimate(name, shared)
+            continue
+        try:
+            run_and_show(name, out / default_folder(name, preset.value).name, shared | {"seed": seed, "resume": resume})
+        except typer.Exit as end:
+            if end.exit_code != 2:
+                raise
+            failed = True  # some unit of this benchmark; the others can still run
+    if failed:
+        raise typer.Exit(2)
+
+
 def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any]) -> None:
     """Run with progress bars, print the table, and end with code 2 if any unit failed."""
     from heatproof.api import run
