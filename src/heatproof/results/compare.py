@@ -64,18 +64,16 @@ def compare(runs: Sequence[Run | Path | str], *, seed: int = 0, progress: Progre
     notes: list[str] = []
     frames: list[pl.DataFrame] = []
     base_name, base = next(iter(opened.items()))
-    base_scores: CaseScores | None = None
+    base_scores = case_scores(base)
     for place, (name, run) in enumerate(opened.items()):
         progress("comparing", place, len(opened))
         lines = shown_lines(run).select(*COLUMNS[: COLUMNS.index("run")], "n", "mean", "ci_low", "ci_high")
         lines = lines.with_columns(run=pl.lit(name))
         if failed := run.failures():
             notes.append(f"{name}: {len(failed)} unit(s) of work failed, so some of its means rest on fewer cases.")
-        if run is not base and (why := other_cases(base, run)):
+        if why := other_cases(base, run):
             notes.append(f"{name} has other cases than {base_name} ({why}), so there are no differences case by case.")
-        elif run is base:
-            base_scores = case_scores(run)
-        elif base_scores is not None:
+        elif run is not base:
             found = differences(base_scores, case_scores(run), seed)
             lines = lines.join(found, on=[*VARIANT, "explainer", "target"], how="left", maintain_order="left")
             if found.is_empty():
