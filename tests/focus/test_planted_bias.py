@@ -7,7 +7,7 @@ import pytest
 from heatproof.errors import HeatproofError
 from heatproof.focus.planted import PLANTED, Planting, judge, rates, validate
 
-SMALL = {"pictures": 150, "judged": 20}
+SMALL = {"pictures": 110, "judged": 16}
 
 
 @pytest.mark.parametrize(

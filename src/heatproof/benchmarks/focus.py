@@ -317,4 +317,4 @@ def best_pooling(rows: pl.DataFrame) -> str:
     """The pooling with the highest mean, of rows of one method."""
     wide = rows.pivot(on="pooling", index=["model", "case"], values="value")
     names = [name for name in wide.columns if name not in ("model", "case")]
-    return names[best_column(torch.as_tensor(wide.select(names).to_numpy()))]
+    return names[best_column(torch.as_tensor(wide.select(names).to_numpy(writable=True)))]
