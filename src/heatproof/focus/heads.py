@@ -61,8 +61,8 @@ def train_head(
         files = [file for group in part.by_class.values() for file in group]
         labels[name] = torch.tensor([k for k, group in enumerate(part.by_class.values()) for _ in group])
         features[name] = pooled_features(network, files, side, fit, f"{name} pictures", progress)
-    weight, bias = fit_head(features["training"], labels["training"], len(train.classes), decay)
-    network.classifier.load_state_dict({"weight": weight, "bias": bias})
+    weight = fit_head(features["training"], labels["training"], len(train.classes), decay)
+    network.classifier.load_state_dict({"weight": weight})
     with torch.no_grad():
         right = {
             name: float((network.classifier(features[name]).argmax(1) == labels[name]).double().mean())

@@ -16,14 +16,18 @@ from heatproof.models.image_classifiers import AlexNet, Vgg16, load_convolutions
 
 
 class LinearHead(nn.Module):
-    """Convolutions, their output averaged over all places, and a linear layer."""
+    """Convolutions, their output averaged over all places, and a linear layer.
+
+    Without a bias, so that a logit is wholly a sum over places. Where features are all positive a bias is large, and
+    methods that leave biases out (LRP as in the Focus paper) would explain a score of another sign.
+    """
 
     def __init__(self, features: nn.Sequential, num_classes: int) -> None:
         super().__init__()
         self.features = features
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         width = [module.out_channels for module in features if isinstance(module, nn.Conv2d)][-1]
-        self.classifier = nn.Linear(width, num_classes)
+        self.classifier = nn.Linear(width, num_classes, bias=False)
 
     def pooled(self, pictures: Tensor) -> Tensor:
         """What the linear layer sees of pictures (B, 3, H, W): (B, width)."""
@@ -51,7 +55,6 @@ def with_convolutions(name: str, path: Path, num_classes: int) -> LinearHead:
     load_convolutions(network, path)
     made = LinearHead(network.features, num_classes).eval()
     nn.init.zeros_(made.classifier.weight)
-    nn.init.zeros_(made.classifier.bias)
     return made
 
 
@@ -65,8 +68,8 @@ def empty_network(name: str) -> AlexNet | Vgg16:
     return network
 
 
-def fit_head(features: Tensor, labels: Tensor, classes: int, decay: float) -> tuple[Tensor, Tensor]:
-    """Weight and bias of the linear layer: the least mean cross-entropy + decay / 2 |weight|^2, bias unpunished.
+def fit_head(features: Tensor, labels: Tensor, classes: int, decay: float) -> Tensor:
+    """The weight of the linear layer: the least mean cross-entropy + decay / 2 |weight|^2.
 
     Features are measured by their root mean square, so that `decay` means the same for every network. The problem is
     convex and starts from zero: nothing is drawn.
@@ -74,16 +77,15 @@ def fit_head(features: Tensor, labels: Tensor, classes: int, decay: float) -> tu
     scale = features.double().square().mean().sqrt()
     scaled = features.double() / scale
     weight = torch.zeros(classes, features.shape[1], dtype=torch.float64, requires_grad=True)
-    bias = torch.zeros(classes, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS(
-        [weight, bias], max_iter=500, tolerance_grad=1e-9, tolerance_change=1e-12, line_search_fn="strong_wolfe"
+        [weight], max_iter=500, tolerance_grad=1e-9, tolerance_change=1e-12, line_search_fn="strong_wolfe"
     )
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        value = nn.functional.cross_entropy(scaled @ weight.T + bias, labels) + decay / 2 * weight.square().sum()
+        value = nn.functional.cross_entropy(scaled @ weight.T, labels) + decay / 2 * weight.square().sum()
         value.backward()
         return value
 
     optimiser.step(loss)
-    return (weight.detach() / scale).float(), bias.detach().float()
+    return (weight.detach() / scale).float()
