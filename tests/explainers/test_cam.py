@@ -12,8 +12,20 @@ from captum.attr import GuidedGradCam as CaptumGuidedGradCam
 from captum.attr import LayerAttribution, LayerGradCam
 from torch import Tensor, nn
 
+from heatproof.errors import HeatproofError
 from heatproof.explainers.base import QUANTITIES, Explainer, Quantity
-from heatproof.explainers.cam import GradCam, GradCamPP, GuidedGradCam, LayerCam, ScoreCam, XGradCam, min_max, resize
+from heatproof.explainers.cam import (
+    GradCam,
+    GradCamPP,
+    GuidedGradCam,
+    LayerCam,
+    ScoreCam,
+    XGradCam,
+    maps_and_gradient,
+    min_max,
+    resize,
+)
+from heatproof.explainers.gradients import GuidedBackprop
 from heatproof.seeds import CaseRandom
 from reference import explainers as reference
 from reference.explainers import Array, Net
@@ -162,3 +174,21 @@ def test_guided_grad_cam_equals_captum(nets: dict[str, Net], name: str) -> None:
         interpolate_mode=MODES[len(net.batch.space)],
     ).detach()
     torch.testing.assert_close(GuidedGradCam()(net.model, net.batch, RNG), expected, **CLOSE)
+
+
+def test_positive_gradients_equal_the_loop(map_net: Net) -> None:
+    """Reference: map by map, each weighed by the mean of the positive part of its gradient."""
+    net = map_net
+    maps, gradient = maps_and_gradient(net.model, net.batch, None, "logit")
+    expected = torch.zeros(len(net.batch), 1, *maps.shape[2:], dtype=maps.dtype)
+    for case in range(len(net.batch)):
+        for k in range(maps.shape[1]):
+            slopes = gradient[case, k].flatten().tolist()
+            expected[case, 0] += sum(max(0.0, slope) for slope in slopes) / len(slopes) * maps[case, k]
+    expected = LayerAttribution.interpolate(expected.clamp(min=0), net.batch.space, MODES[len(net.batch.space)])
+    found = GradCam(gradients="positive")(net.model, net.batch, RNG)
+    torch.testing.assert_close(found, expected, **CLOSE)
+    guided = GuidedGradCam(gradients="positive")(net.model, net.batch, RNG)
+    torch.testing.assert_close(guided, GuidedBackprop()(net.model, net.batch, RNG) * expected, **CLOSE)
+    with pytest.raises(HeatproofError, match="gradients"):
+        GradCam(gradients="some")

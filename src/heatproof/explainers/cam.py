@@ -132,12 +132,19 @@ class GradientCam(ScoreExplainer):
 @register_explainer("grad_cam")
 @dataclass(frozen=True, kw_only=True)
 class GradCam(GradientCam):
-    """Grad-CAM: w_k = mean of g_k over space."""
+    """Grad-CAM: w_k = mean of g_k over space; with `gradients=positive`, of max(0, g_k)."""
 
     paper = "Selvaraju et al. 2017"
 
+    gradients: Literal["all", "positive"] = "all"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of(self, "gradients", ("all", "positive"))
+
     def weights(self, maps: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient.flatten(2).mean(2)
+        counted = gradient.clamp(min=0) if self.gradients == "positive" else gradient
+        return counted.flatten(2).mean(2)
 
 
 @register_explainer("grad_cam_pp")
@@ -192,7 +199,7 @@ class LayerCam(GradientCam):
 @register_explainer("guided_grad_cam")
 @dataclass(frozen=True, kw_only=True)
 class GuidedGradCam(ScoreExplainer):
-    """Guided backprop times the up-sampled Grad-CAM."""
+    """Guided backprop times the up-sampled Grad-CAM; `relus` and `gradients` are theirs."""
 
     family = "cam"
     looks_at = "relus"
@@ -202,13 +209,20 @@ class GuidedGradCam(ScoreExplainer):
 
     layer: str | None = None
     relus: Literal["all", "convs"] = "all"
+    gradients: Literal["all", "positive"] = "all"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of(self, "relus", ("all", "convs"))
+        require_one_of(self, "gradients", ("all", "positive"))
 
     def passes(self, size: Size) -> int:
         return 4
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         guided = GuidedBackprop(quantity=self.quantity, relus=self.relus).explain(model, batch, rng)
-        return guided * GradCam(quantity=self.quantity, layer=self.layer).explain(model, batch, rng)
+        cam = GradCam(quantity=self.quantity, layer=self.layer, gradients=self.gradients)
+        return guided * cam.explain(model, batch, rng)
 
 
 @register_explainer("score_cam")
