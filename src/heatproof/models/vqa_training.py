@@ -1,9 +1,9 @@
 """How the VQA network that ships with Heatproof is trained, in four stages.
 
 The eye learns to name what each of its cells shows, the reader to name what a question says: with both at hand the rest
-learns to answer within a few hundred steps, where it would stay at chance for thousands without. For that the eye's
-cells are computed once. Last, all of it learns together. Every draw comes from (seed, stage, step), so that a training
-that was interrupted goes on from its checkpoint as if it had not been.
+learns to answer within hundreds of steps, which takes thousands without. For that the eye's cells are computed once.
+Last, all of it learns together. Every draw comes from (seed, stage, step), so that a training that was interrupted goes
+on from its checkpoint as if it had not been.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def accuracy(
 ) -> dict[str, tuple[int, int]]:
     """Right answers and questions by attribute; one question per picture and attribute."""
     counts = dict.fromkeys(ATTRIBUTES, (0, 0))
-    for block in blocks_of(range(len(pictures)), AT_ONCE):
+    for block in blocks_of(range(len(pictures)), AT_ONCE // len(ATTRIBUTES)):
         asked = ask(pictures, block, seed, "accuracy", 0)
         inputs = as_input(pictures.pixels[[question.place for question in asked]])
         with torch.no_grad():
