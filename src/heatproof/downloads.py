@@ -92,7 +92,9 @@ def fetched(name: str) -> Path:
     wanted = downloads[name]
     if not is_genuine(wanted.path, wanted):
         said = "damaged" if wanted.path.exists() else "not downloaded yet"
-        raise HeatproofError(f"{name} ({wanted.path}) is {said}; run: heatproof fetch {name}")
+        raise HeatproofError(
+            f"{name} ({wanted.path}) is {said}; run: heatproof fetch {name} (without a network: {wanted.instead})"
+        )
     return wanted.path
 
 
