@@ -18,6 +18,7 @@ from typing import Any
 from heatproof.benchmarks.focus import under_paper_pooling
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
+from heatproof.progress import Progress, silent
 from heatproof.results.run import Run
 from heatproof.results.statistics import bootstrap_means, interval
 
@@ -83,7 +84,9 @@ def pair_rows(shares: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def find_pairs(pairs: pl.DataFrame, below: float = BELOW, level: float = LEVEL, seed: int = 0) -> pl.DataFrame:
+def find_pairs(
+    pairs: pl.DataFrame, below: float = BELOW, level: float = LEVEL, seed: int = 0, progress: Progress = silent
+) -> pl.DataFrame:
     """Every pair with its means and intervals, lowest share first; `found` where the share is significantly low.
 
     One-sided tests of mean share < `below`, corrected by Holm's method for the number of pairs.
@@ -92,7 +95,9 @@ def find_pairs(pairs: pl.DataFrame, below: float = BELOW, level: float = LEVEL, 
         if not 0 < value < 1:
             raise HeatproofError(f"{name} must lie between 0 and 1, got {value}.")
     lines = []
-    for (target, other), group in pairs.group_by("target_class", "other_class"):
+    groups = pairs.partition_by("target_class", "other_class", as_dict=True)
+    for done, ((target, other), group) in enumerate(groups.items(), 1):
+        progress("testing pairs", done, len(groups))
         values = group.sort("case").select(MEASURED).to_numpy()
         values = values[~np.isnan(values).any(1)]
         if not len(values):

@@ -55,7 +55,7 @@ def write_bias(
     entry = chosen_explainer(run, explainer)
     shares = tile_shares(run, entry)
     pairs = pair_rows(shares)
-    table = find_pairs(pairs, below, level)
+    table = find_pairs(pairs, below, level, progress=progress)
     place = folder / "bias" / entry["folder"]
     shown = table.filter("found").head(SHOWN_PAIRS)
     worst = worst_mosaics(pairs, shown, SHOWN_MOSAICS)
