@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heatproof import explain
 from heatproof.benchmarks.clevr_xai import ClevrXai, pictures
-from heatproof.benchmarks.clevr_xai_rows import answer_word
+from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Question, open_dataset
 from heatproof.clevr.questions.make import make_questions
 from heatproof.clevr.shipped import shipped_dataset
@@ -67,7 +67,7 @@ def share_right(network: FilmNetwork, asked: Sequence[Question]) -> float:
     for question in asked:
         with torch.no_grad():
             said = network(pictures([question], 128), encode(question.text)).argmax().item()
-        right += answers[int(said)] == answer_word(question.answer)
+        right += answers[int(said)] == in_words(question.answer)
     return right / len(asked)
 
 

@@ -41,7 +41,7 @@ class Classifier:
 
     def inputs(self, pixels: np.ndarray[Any, Any]) -> torch.Tensor:
         """Inputs (N, 3, H, W) from pixels (N, H, W, 3)."""
-        scaled = torch.as_tensor(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float() / 255
+        scaled = torch.as_tensor(np.array(pixels)).permute(0, 3, 1, 2).float() / 255
         mean, std = (torch.tensor(list(values)).view(3, 1, 1) for values in (self.mean, self.std))
         return (scaled - mean) / std
 

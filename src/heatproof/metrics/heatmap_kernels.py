@@ -79,11 +79,14 @@ def add_up(values: Floats) -> float:
 
 
 @njit(fastmath={"reassoc"}, **options)  # type: ignore[untyped-decorator]
-def add_up_inside(values: Floats, mask: NDArray[np.bool_]) -> float:
-    total = 0.0
+def share_inside(values: Floats, mask: NDArray[np.bool_]) -> float:
+    """What lies inside over what lies inside and outside: exactly 1 where nothing lies outside."""
+    inside, outside = 0.0, 0.0
     for n in range(len(values)):
-        total += values[n] * mask[n]
-    return total
+        kept = values[n] * mask[n]
+        inside += kept
+        outside += values[n] - kept
+    return inside / (inside + outside)
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
@@ -161,7 +164,7 @@ def score(
                     state[p, m, b] = ALL_ZERO
                 else:
                     state[p, m, b] = DEFINED
-                    mass[p, m, b] = add_up_inside(pooled, masks[m, b]) / total
+                    mass[p, m, b] = share_inside(pooled, masks[m, b])
                     if ranked:
                         kth = kth_largest(bits, sizes[m], left, bins)
                         rank[p, m, b] = rank_of(bits, kth, masks[m, b], sizes[m])
