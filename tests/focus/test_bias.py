@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from heatproof.errors import HeatproofError
-from heatproof.focus.bias import class_means, find_pairs, holm, p_below, pair_rows, worst_mosaics
+from heatproof.focus.bias import class_means, find_pairs, holm, over_all_classes, p_below, pair_rows, worst_mosaics
 
 
 def mosaic(name: str, labels: str, shares: tuple[float, ...], target: str = "x") -> dict[str, object]:
@@ -141,6 +141,18 @@ def test_means_of_classes_count_each_mosaic_once():
     assert table["focus"].to_list() == pytest.approx([0.4, 0.8])
     assert table["focus_low"][1] == pytest.approx(0.6)
     assert table["focus_high"][1] == pytest.approx(1.0)
+
+
+def test_focus_over_all_classes_beside_chance():
+    """By hand: two targets of four tiles, then one of four; 0.6 and 0.5, where chance gives 0.5 and 0.25."""
+    shares = pl.DataFrame([mosaic("a", "yxzx", (0.1, 0.2, 0.3, 0.4)), mosaic("b", "xyyz", (0.5, 0.1, 0.2, 0.2))])
+    assert over_all_classes(shares) == {
+        "focus": pytest.approx(0.55),
+        "chance": pytest.approx(0.375),
+        "follows_class": True,
+    }
+    even = pl.DataFrame([mosaic("a", "yxzx", (0.3, 0.1, 0.4, 0.2)), mosaic("b", "yxzx", (0.2, 0.4, 0.1, 0.3))])
+    assert not over_all_classes(even)["follows_class"]
 
 
 def test_the_worst_mosaics_of_found_pairs():

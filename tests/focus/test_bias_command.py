@@ -104,7 +104,7 @@ def test_heatmaps_made_again_are_those_of_the_run(folder, kept, tmp_path):
 
 def test_stricter_limits_leave_no_old_pictures(folder):
     write_bias(folder, "grad_cam@logit", **LOOSE)
-    table, place, _ = write_bias(folder, "grad_cam@logit")
+    table, place, _, _ = write_bias(folder, "grad_cam@logit")
     assert not table["found"].any()
     assert not list(place.glob("*.webp"))
     assert "Nothing found." in (folder / "report.html").read_text()
@@ -140,7 +140,7 @@ def test_a_model_that_was_an_object(tmp_path):
     options = {"images": shipped_pictures(), "model": torch.nn.Sequential(*layers), "mosaics_per_class": 12, "tile": 16}
     for keep in (False, True):
         run = heatproof.run("focus", explainers="gradient", keep_heatmaps=keep, out=tmp_path / str(keep), **options)
-        table, place, note = write_bias(run.folder, "gradient", below=0.9)
+        table, place, note, _ = write_bias(run.folder, "gradient", below=0.9)
         assert table["found"].any()
         assert bool(list(place.glob("*.webp"))) is keep
         assert note is None if keep else "Python object" in note
@@ -153,6 +153,17 @@ def test_a_run_that_is_redone_loses_its_findings(folder):
     assert "What the model confuses" in page.read_text()
     heatproof.run("focus", explainers="random", out=folder, resume=False, **OPTIONS)
     assert "What the model confuses" not in page.read_text()
+
+
+def test_heatmaps_that_do_not_follow_the_class_are_cautioned(tmp_path, capsys, monkeypatch):
+    """Edges know nothing of the model: whatever they name is conspicuous, not confused."""
+    heatproof.run("focus", explainers="edges,oracle", mosaics_per_class=20, tile=32, out=tmp_path / "r")
+    code, out, errors = command(capsys, monkeypatch, str(tmp_path / "r"), "--explainer", "edges", "--below", "0.6")
+    assert code == 0
+    assert "is seen in" in out
+    assert "caution: over all classes, Focus of edges is not above chance" in errors
+    assert "Caution:" in (tmp_path / "r" / "report.html").read_text()
+    assert write_bias(tmp_path / "r", "oracle").follows_class
 
 
 def test_names_are_text_on_the_page(folder):

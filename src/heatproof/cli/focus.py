@@ -177,7 +177,7 @@ def bias(
     from heatproof.report.page import REPORT
 
     with bars() as progress:
-        table, place, missing = write_bias(run, explainer, below, level, progress)
+        table, place, missing, follows_class = write_bias(run, explainer, below, level, progress)
     found = table.filter("found")
     typer.echo(f"{len(found)} of {len(table)} pairs have a share significantly below {below}")
     for row in found.iter_rows(named=True):
@@ -185,6 +185,12 @@ def bias(
             f"  {row['target_class']} is seen in {row['other_class']}: share {row['share']:.2f}"
             f" ({row['share_low']:.2f} to {row['share_high']:.2f}), Focus {row['focus']:.2f}, n = {row['n']},"
             f" corrected p = {row['p_corrected']:.2g}"
+        )
+    if len(found) and not follows_class:
+        typer.echo(
+            f"caution: over all classes, Focus of {explainer} is not above chance. Either the model confuses this much,"
+            " or these heatmaps do not follow the class and lie on what is conspicuous: try another explainer.",
+            err=True,
         )
     if missing:
         typer.echo(f"without pictures: {missing}", err=True)

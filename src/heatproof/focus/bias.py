@@ -160,6 +160,20 @@ def class_means(shares: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     return pl.DataFrame(lines).sort("focus", "target_class")
 
 
+def over_all_classes(shares: pl.DataFrame, seed: int = 0) -> dict[str, Any]:
+    """Mean Focus of all mosaics, what chance gives, and whether the heatmaps surely beat chance.
+
+    Heatmaps that do not, such as edges, lie on whatever is conspicuous; pairs are then found that are no bias.
+    """
+    labels = [name for name in shares.columns if name.startswith("label_")]
+    mosaics = pair_rows(shares).unique("case", maintain_order=True).select("case", "focus").drop_nans()
+    chance = pl.mean_horizontal(pl.col(name) == pl.col("target_class") for name in labels)
+    values = mosaics.join(shares.select("case", chance=chance), on="case").select("focus", "chance").to_numpy()
+    low, _ = interval(bootstrap_means(values[:, :1] - values[:, 1:], seed))
+    focus, chances = values.mean(0).tolist()
+    return {"focus": focus, "chance": chances, "follows_class": bool(low[0] > 0)}
+
+
 def worst_mosaics(pairs: pl.DataFrame, found: pl.DataFrame, count: int) -> pl.DataFrame:
     """The mosaics of lowest share of each pair in `found`, in its order: the rows of `pairs`, the lowest first."""
     frames = [

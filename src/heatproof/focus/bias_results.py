@@ -15,6 +15,7 @@ from heatproof.focus.bias import (
     class_means,
     find_pairs,
     first_model,
+    over_all_classes,
     pair_rows,
     tile_shares,
     worst_mosaics,
@@ -32,11 +33,13 @@ SHOWN_PAIRS, SHOWN_MOSAICS = 6, 4
 
 
 class Findings(NamedTuple):
-    """Every pair, the folder of the files, and why there are no pictures where there should be some."""
+    """Every pair, the folder of the files, why there are no pictures where there should be some, and a caution."""
 
     pairs: pl.DataFrame
     folder: Path
     without_pictures: str | None
+    follows_class: bool
+    """Whether Focus over all classes is surely above chance, so that the heatmaps can be trusted in this."""
 
 
 def write_bias(
@@ -73,7 +76,8 @@ def write_bias(
     write_text(place / "matrix.svg", pair_matrix(table, below))
     settings = {"explainer": entry["explainer"], "target": entry["target"], "model": first_model(run)}
     counts = {"mosaics": len(shares), "without_relevance": int(shares["share_0"].is_nan().sum()), "least": LEAST}
-    content = settings | {"below": below, "level": level, "without_pictures": problem} | counts
+    overall = over_all_classes(shares)
+    content = settings | overall | {"below": below, "level": level, "without_pictures": problem} | counts
     write_text(place / "bias.json", json.dumps(content, indent=2) + "\n")
     run.report()
-    return Findings(table, place, problem)
+    return Findings(table, place, problem, overall["follows_class"])
