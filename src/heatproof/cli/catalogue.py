@@ -59,7 +59,7 @@ def benchmarks() -> None:
     """Benchmarks with their presets."""
     from heatproof.benchmarks import benchmarks as registry
 
-    rows = [(name, cls.title, ", ".join(cls.presets), cls.paper.split(",")[0]) for name, cls in registry.items()]
+    rows = [(name, cls.title, ", ".join(cls.presets), cls.paper.rpartition(", ")[0]) for name, cls in registry.items()]
     show(("benchmark", "what it is", "presets", "paper"), rows)
 
 

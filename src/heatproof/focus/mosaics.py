@@ -176,7 +176,8 @@ def join_tiles(tiles: Sequence[NDArray[np.uint8]], grid: int) -> NDArray[np.uint
     """Tiles (side, side, 3), row by row, as one picture."""
     side = len(tiles[0])
     shaped = np.stack(tiles).reshape(grid, grid, side, side, 3)
-    return shaped.swapaxes(1, 2).reshape(grid * side, grid * side, 3)
+    joined: NDArray[np.uint8] = shaped.swapaxes(1, 2).reshape(grid * side, grid * side, 3)
+    return joined
 
 
 def check_files(mosaics: Sequence[Mosaic], side: int, fit: Fit, progress: Progress = silent) -> str:

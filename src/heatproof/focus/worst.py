@@ -91,7 +91,8 @@ def explained_again(
 
 def framed(pixels: NDArray[Any], mosaic: Mosaic, other: str) -> NDArray[Any]:
     """The picture (H, W, 3) with a frame around the tiles of the target and of the other class."""
-    image, side = pixels.copy(), len(pixels) // mosaic.grid
+    image: NDArray[Any] = pixels.copy()
+    side = len(pixels) // mosaic.grid
     width = max(1, side // 32)
     for place, label in enumerate(mosaic.labels):
         if label in (mosaic.target, other):
