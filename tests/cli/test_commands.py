@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heatproof.benchmarks import benchmarks
 from heatproof.explainers import explainers
 from heatproof.metrics import metrics
 from heatproof.pooling import poolings
@@ -54,6 +55,12 @@ def test_help_and_lists_import_nothing_heavy(words):
 def test_lists_are_complete(kind, names):
     shown = heatproof("list", kind).stdout
     assert all(name in shown for name in names)
+
+
+def test_all_benchmarks_can_be_estimated_in_one_go():
+    shown = heatproof("run", "all", "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert [line for line in shown.stdout.splitlines() if line in benchmarks] == sorted(benchmarks)
 
 
 def test_benchmarks_and_models_are_listed():
