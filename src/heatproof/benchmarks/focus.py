@@ -143,19 +143,30 @@ class Focus(Benchmark):
         return found
 
     def prepare(self, progress: Progress = silent) -> None:
+        self.open()
+        self.pictures = check_files(self.drawn, self.side, self.fitted, progress)
+        self.alone = accuracy_alone(self.classifier, self.outputs, self.drawn, self.side, self.fitted, progress)
+        self.predicted = {version: self.predict(version, progress) for version in self.versions.names}
+
+    def rehearse(self, progress: Progress = silent) -> None:
+        """Only the first mosaics are read, and no predictions are made."""
+        self.open()
+        self.pictures, self.alone = "", None
+        logits = torch.zeros(len(self.drawn), 1 + max(self.outputs.values()))
+        self.predicted = dict.fromkeys(self.versions.names, logits)
+
+    def open(self) -> None:
+        """Mosaics and model, once they are seen to fit each other."""
         self.drawn = self.draw()
         weights = None if self.weights is None else Path(self.weights)
         labels = read_labels(Path(self.labels)) if isinstance(self.labels, str | Path) else self.labels
         self.classifier = with_options(load_classifier(self.model, weights), self.mean, self.std, labels)
         self.side = self.tile or self.classifier.size or self.side
         self.fitted = self.fit or self.classifier.fit or self.fitted
-        self.pictures = check_files(self.drawn, self.side, self.fitted, progress)
         sample = self.classifier.inputs(np.stack([assemble(m, self.side, self.fitted) for m in self.drawn[:2]]))
         self.outputs = output_numbers(self.classifier, self.classes, sample)
-        self.alone = accuracy_alone(self.classifier, self.outputs, self.drawn, self.side, self.fitted, progress)
         name, module = self.classifier.name, self.classifier.module
         self.versions = Versions(name, module, self.randomise, self.draws, self.mosaic_seed)
-        self.predicted = {version: self.predict(version, progress) for version in self.versions.names}
 
     def predict(self, version: str, progress: Progress) -> torch.Tensor:
         """The logits of all mosaics under a version of the model."""
