@@ -140,14 +140,8 @@ def show(
         heatmaps[explainer.label + f", {quantity}" * bool(quantity)] = relevance[0].cpu().numpy()
     progress("explaining", len(chosen), len(chosen))
     truth = next((mask[0].cpu().numpy() for mask in one.masks.values()), None)
-    drawn = gallery(
-        Case(
-            f"{made.name} {case}, class {int(one.target)} explained",
-            made.as_pictures(one.inputs)[0].cpu().numpy(),
-            truth,
-        ),
-        heatmaps,
-    )
+    about = f": {title}" if (title := made.case_title(case)) else f", class {int(one.target)} explained"
+    drawn = gallery(Case(f"{made.name} {case}{about}", made.as_pictures(one.inputs)[0].cpu().numpy(), truth), heatmaps)
     path = Path(out)
     write_whole(path, lambda temporary: temporary.write_text(drawn, encoding="utf-8"))
     return path

@@ -11,7 +11,9 @@ from heatproof.cli.run import Target
 
 
 def show(
-    benchmark: Annotated[str, typer.Argument(help="The benchmark whose case is shown: svea.", metavar="BENCHMARK")],
+    benchmark: Annotated[
+        str, typer.Argument(help="The benchmark whose case is shown: svea, focus, clevr-xai.", metavar="BENCHMARK")
+    ],
     case: Annotated[str, typer.Option(help="The case by its name, such as test-0007.")],
     explainers: Annotated[
         str | None, typer.Option(metavar="LIST", help="As in `heatproof run`. Default: the benchmark's own.")

@@ -25,7 +25,7 @@ text { font: 12px system-ui, sans-serif; fill: #1c2733; }
 .frame { fill: none; stroke: #d5dbe1; }
 """
 LABEL, STRIP, ROW = 190, 520, 56
-TILE, GAP, PER_ROW = 150, 14, 5
+TILE, GAP, PER_ROW, LETTERS = 150, 14, 5, 24
 FULL = 0.99
 """Heat at this quantile, of those pixels that have any, and above is drawn in full colour."""
 
@@ -77,7 +77,9 @@ def tiles(case: Case, heats: Mapping[str, NDArray[Any]]) -> str:
         x, y = (TILE + GAP) * (place % PER_ROW), 30 + step * (place // PER_ROW)
         parts.append(f'<image x="{x}" y="{y}" width="{TILE}" height="{height}" href="{png(pixels)}"/>')
         parts.append(f'<rect class="frame" x="{x}" y="{y}" width="{TILE}" height="{height}"/>')
-        parts.append(f'<text x="{x}" y="{y + height + 16}">{escape(name)}</text>')
+        shown = name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
+        tip = f"<title>{escape(name)}</title>" * (shown != name)
+        parts.append(f'<text x="{x}" y="{y + height + 16}">{tip}{escape(shown)}</text>')
     width = (TILE + GAP) * min(PER_ROW, len(pictures)) - GAP
     return document(width, 30 + step * -(-len(pictures) // PER_ROW), parts)
 
