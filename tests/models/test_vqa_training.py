@@ -27,12 +27,20 @@ from heatproof.models.vqa_data import (
     cell_labels,
     load_pictures,
     moved,
+    nearest,
     padded,
     simple_questions,
 )
 from heatproof.models.vqa_training import Schedule, accuracy, train
 from heatproof.models.weights import fingerprint, load_weights
 from tiny_datasets import draw, make_scene, mask_colours
+
+
+def test_finer_ids_are_read_at_the_middle_of_each_pixel():
+    """By hand: of three rows the middles of two lie in the first and third, of four columns in the second and last."""
+    ids = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    assert nearest(ids, 2).tolist() == [[1, 3], [9, 11]]
+    assert np.array_equal(nearest(ids[:, :3], 3), ids[:, :3])
 
 
 def make_pictures(count: int) -> Pictures:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from heatproof.clevr.answers import in_words
@@ -72,11 +73,18 @@ def load_pictures(dataset: Dataset, progress: Progress = silent) -> Pictures:
                 f"{dataset.picture_path(scene)} is {width}x{height} with {len(scene['objects'])} objects; training "
                 f"needs at most {MOST_OBJECTS}, and heatproof clevr render --size {PICTURE_SIZE}x{PICTURE_SIZE}."
             )
-        pixels[place], ids[place] = picture, dataset.object_ids(scene)
+        pixels[place], ids[place] = picture, nearest(dataset.object_ids(scene), PICTURE_SIZE)
         for number, thing in enumerate(scene["objects"], 1):
             objects[place, number] = torch.tensor([known.index(thing[name]) for name, known in ATTRIBUTES.items()])
         progress("reading pictures", place + 1, len(scenes))
     return Pictures(torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(ids), objects, scenes)
+
+
+def nearest(ids: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Ids (H, W), which may be finer than the picture, as (size, size): each pixel takes the one at its middle."""
+    rows, columns = ((2 * np.arange(size) + 1) * extent // (2 * size) for extent in ids.shape)
+    sampled: NDArray[np.uint8] = ids[rows[:, None], columns]
+    return sampled
 
 
 def moved(pictures: Tensor, down: int, right: int) -> Tensor:
