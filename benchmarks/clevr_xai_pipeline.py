@@ -36,7 +36,7 @@ from heatproof.models.relation_network import RelationNetwork
 from heatproof.pooling import pool, poolings
 from heatproof.seeds import CaseRandom
 
-QUESTIONS, THEIR_QUESTIONS, AT_A_TIME = 50, 4, 4
+QUESTIONS, THEIR_QUESTIONS, AT_A_TIME = 50, 28, 4
 METHODS = ClevrXai.default_explainers[:11]
 GREY = (0.463, 0.460, 0.453)
 
