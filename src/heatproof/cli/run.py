@@ -120,11 +120,8 @@ def svea(
         "window": window.value,
     }
     shared = {"explainers": explainers, "preset": preset.value, "target": target.value, "batch_size": batch_size}
-    if dry_run:
-        show_estimate("svea", shared | options)
-    else:
-        how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
-        run_and_show("svea", out or default_folder("svea", preset.value), shared | options | how)
+    how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
+    run_or_estimate("svea", out or default_folder("svea", preset.value), shared | options, how, dry_run)
 
 
 @app.command("clevr-xai")
@@ -193,11 +190,8 @@ def clevr_xai(
         "poolings": None if pooling is None else [name.strip() for name in pooling.split(",") if name.strip()],
     }
     shared = {"explainers": explainers, "preset": preset.value, "target": target.value, "batch_size": batch_size}
-    if dry_run:
-        show_estimate("clevr-xai", shared | options)
-    else:
-        how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
-        run_and_show("clevr-xai", out or default_folder("clevr-xai", preset.value), shared | options | how)
+    how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
+    run_or_estimate("clevr-xai", out or default_folder("clevr-xai", preset.value), shared | options, how, dry_run)
 
 
 @app.command()
@@ -256,11 +250,8 @@ def focus(
         "mosaic_seed": seed,
     }
     shared = {"explainers": explainers, "preset": preset.value, "target": target.value, "batch_size": batch_size}
-    if dry_run:
-        show_estimate("focus", shared | options)
-    else:
-        how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
-        run_and_show("focus", out or default_folder("focus", preset.value), shared | options | how)
+    how = {"seed": seed, "resume": resume, "keep_heatmaps": keep_heatmaps}
+    run_or_estimate("focus", out or default_folder("focus", preset.value), shared | options, how, dry_run)
 
 
 @app.command("all")
@@ -281,19 +272,25 @@ def everything(
 
     failed = False
     for name in benchmarks:
-        shared: dict[str, Any] = {"preset": preset.value}
+        folder = out / default_folder(name, preset.value).name
         if dry_run:
             typer.echo(name)
-            show_estimate(name, shared)
-            continue
         try:
-            run_and_show(name, out / default_folder(name, preset.value).name, shared | {"seed": seed, "resume": resume})
+            run_or_estimate(name, folder, {"preset": preset.value}, {"seed": seed, "resume": resume}, dry_run)
         except typer.Exit as end:
             if end.exit_code != 2:
                 raise
             failed = True  # some unit of this benchmark; the others can still run
     if failed:
         raise typer.Exit(2)
+
+
+def run_or_estimate(benchmark: str, folder: Path, what: dict[str, Any], how: dict[str, Any], dry_run: bool) -> None:
+    """Run, or only say what a run would cost, which does not depend on how it is done."""
+    if dry_run:
+        show_estimate(benchmark, what)
+    else:
+        run_and_show(benchmark, folder, what | how)
 
 
 def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any]) -> None:

@@ -39,15 +39,20 @@ class Classifier:
     fit: Fit | None = None
     labels: Mapping[str, int] | None = None
 
+    @property
+    def scale(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and standard deviation, for pictures (N, 3, H, W)."""
+        return torch.tensor(list(self.mean)).view(3, 1, 1), torch.tensor(list(self.std)).view(3, 1, 1)
+
     def inputs(self, pixels: np.ndarray[Any, Any]) -> torch.Tensor:
         """Inputs (N, 3, H, W) from pixels (N, H, W, 3)."""
         scaled = torch.as_tensor(np.array(pixels)).permute(0, 3, 1, 2).float() / 255
-        mean, std = (torch.tensor(list(values)).view(3, 1, 1) for values in (self.mean, self.std))
+        mean, std = self.scale
         return (scaled - mean) / std
 
     def pictures(self, inputs: torch.Tensor) -> torch.Tensor:
         """Pictures (N, 3, H, W) between 0 and 1 from inputs."""
-        mean, std = (torch.tensor(list(values)).view(3, 1, 1) for values in (self.mean, self.std))
+        mean, std = self.scale
         return inputs * std + mean
 
 

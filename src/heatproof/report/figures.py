@@ -90,8 +90,8 @@ def axis_end(cells: Sequence[Cell]) -> float:
     return (tenths if tenths <= 6 else 2 * ceil(tenths / 2)) / 10
 
 
-def short(name: str) -> str:
-    return name if len(name) <= 28 else name[:27] + "…"
+def short(name: str, letters: int = 28) -> str:
+    return name if len(name) <= letters else name[: letters - 1] + "…"
 
 
 def signal(

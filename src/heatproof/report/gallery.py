@@ -12,7 +12,7 @@ from markupsafe import escape
 
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
-from heatproof.report.figures import signal
+from heatproof.report.figures import short, signal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +77,7 @@ def tiles(case: Case, heats: Mapping[str, NDArray[Any]]) -> str:
         x, y = (TILE + GAP) * (place % PER_ROW), 30 + step * (place // PER_ROW)
         parts.append(f'<image x="{x}" y="{y}" width="{TILE}" height="{height}" href="{png(pixels)}"/>')
         parts.append(f'<rect class="frame" x="{x}" y="{y}" width="{TILE}" height="{height}"/>')
-        shown = name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
+        shown = short(name, LETTERS)
         tip = f"<title>{escape(name)}</title>" * (shown != name)
         parts.append(f'<text x="{x}" y="{y + height + 16}">{tip}{escape(shown)}</text>')
     width = (TILE + GAP) * min(PER_ROW, len(pictures)) - GAP
