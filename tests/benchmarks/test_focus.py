@@ -6,12 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 
 import heatproof
+from heatproof.benchmarks import focus
 from heatproof.benchmarks.focus import Focus
 from heatproof.errors import HeatproofError
 from heatproof.focus.experiments import focus_by_model
-from heatproof.focus.objects import CLASSES, read_sheet, render_objects, shipped_pictures
+from heatproof.focus.objects import CLASSES, SIDE, read_sheet, render_objects, shipped_pictures
 
 EXPLAINERS = ["grad_cam", "grad_cam_pp", "smoothgrad:samples=2,sigma=0.2", "random", "oracle"]
 
@@ -45,6 +47,20 @@ def test_each_method_is_shown_under_the_papers_pooling_and_its_best(run):
     assert mean(run, "grad_cam") == mean(run, "grad_cam", "sum_pos")
     by_pooling = run.leaderboard().filter((pl.col("explainer") == name) & (pl.col("metric") == "focus"))
     assert mean(run, name, "", "focus_best") == max(by_pooling["mean"])
+
+
+def test_costly_methods_are_kept_in_smaller_parts(tmp_path, monkeypatch):
+    """Reference: the same run in one part."""
+    options = {"explainers": ["rise:masks=20", "oracle"], "mosaics_per_class": 1}
+    whole = heatproof.run("focus", **options, out=tmp_path / "whole")
+    monkeypatch.setattr(focus, "CHUNK_PASSED", 2 * 3 * (2 * SIDE) ** 2 * 21)
+    parts = heatproof.run("focus", **options, out=tmp_path / "parts")
+    for run, counts in ((whole, {"rise-": 1, "oracle": 1}), (parts, {"rise-": 3, "oracle": 1})):
+        for name, count in counts.items():
+            assert len(list(run.folder.glob(f"scores/{name}*/*.parquet"))) == count
+    focus_rows = [run.scores().filter(metric="focus") for run in (whole, parts)]
+    columns = ["case", "explainer", "pooling", "value"]
+    assert_frame_equal(*[rows.select(columns).sort(columns[:3]) for rows in focus_rows], abs_tol=1e-5)
 
 
 def test_paper_numbers_stand_beside_ours(run):

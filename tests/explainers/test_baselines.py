@@ -161,6 +161,19 @@ def test_randomised_takes_the_parameters_of_the_other() -> None:
         make_explainer("randomised:gradeint")
 
 
+def test_random_weights_do_not_depend_on_the_layout_of_the_old_ones(picture_net: Net) -> None:
+    laid_out = copy.deepcopy(picture_net.model)
+    laid_out.to(memory_format=torch.channels_last)
+    for plain, other, old in zip(
+        randomised(picture_net.model, 1).parameters(),
+        randomised(laid_out, 1).parameters(),
+        laid_out.parameters(),
+        strict=True,
+    ):
+        assert torch.equal(plain, other)
+        assert other.stride() == old.stride()
+
+
 def test_weights_without_a_layer_are_shuffled() -> None:
     """Values stay, places change."""
 

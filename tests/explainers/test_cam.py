@@ -45,6 +45,14 @@ def assert_equals_loop(explainer: Explainer, net: Net, literal: Callable[[Net, i
     np.testing.assert_allclose(relevance[:3, 0], expected, **CLOSE)
 
 
+def cut_earlier(net: Net, depth: int) -> Net:
+    """The network cut by hand after the first `depth` layers of its features."""
+    features = net.model.features
+    assert isinstance(features, nn.Sequential)
+    rest = features[depth:]
+    return Net(net.model, net.batch, f"features.{depth - 1}", features[:depth], lambda maps: net.model.head(rest(maps)))
+
+
 def test_the_cut_networks_are_the_models(net: Net) -> None:
     """Features and head, on which the loops rest, together give the model's logits."""
     with torch.no_grad():
@@ -89,6 +97,25 @@ def test_grad_cam_pp_equals_the_loop(net: Net, quantity: Quantity, alpha: Litera
     )
 
 
+@pytest.mark.parametrize("layer", [None, "features.1"], ids=["no map below zero", "maps of both signs"])
+@pytest.mark.parametrize("eps", [1e-6, 0.1])
+def test_grad_cam_pp_as_published_with_focus_equals_the_loop(picture_net: Net, layer: str | None, eps: float) -> None:
+    """Reference: the same loop with a stabiliser in alpha, and the sum of maps shifted by its lowest value."""
+    net = picture_net if layer is None else cut_earlier(picture_net, 2)
+    assert_equals_loop(
+        GradCamPP(eps=eps, shift=True, layer=layer),
+        net,
+        lambda n, case: reference.grad_cam_pp(n, case, "logit", eps=eps, shift=True),
+    )
+    for other in (GradCamPP(eps=eps, layer=layer), GradCamPP(shift=True, layer=layer)):
+        assert not torch.allclose(other(net.model, net.batch, RNG), GradCamPP(layer=layer)(net.model, net.batch, RNG))
+
+
+def test_eps_below_zero_is_refused() -> None:
+    with pytest.raises(HeatproofError, match="grad_cam_pp: eps must be zero or more, got -1"):
+        GradCamPP(eps=-1.0)
+
+
 @quantities
 def test_xgrad_cam_equals_the_loop(net: Net, quantity: Quantity) -> None:
     """Reference: the formula in loops; the 2-D network has a map that is always empty."""
@@ -105,19 +132,15 @@ def test_score_cam_equals_the_loop(net: Net, quantity: Quantity) -> None:
 @pytest.mark.parametrize("make", [GradCam, GradCamPP, XGradCam, ScoreCam])
 def test_a_named_layer_is_read(picture_net: Net, make: Callable[..., Explainer], depth: int) -> None:
     """Reference: the loops on the model cut by hand at another layer, with maps of one sign and of both."""
-    model, batch = picture_net.model, picture_net.batch
-    assert isinstance(model.features, nn.Sequential)
-    start, rest = model.features[:depth], model.features[depth:]
-    layer = f"features.{depth - 1}"
-    earlier = Net(model, batch, layer, start, lambda maps: model.head(rest(maps)))
+    earlier = cut_earlier(picture_net, depth)
     assert (earlier.maps(0) < 0).any() == (depth == 2)
     literal = {
         GradCam: reference.grad_cam,
-        GradCamPP: lambda n, case, quantity: reference.grad_cam_pp(n, case, quantity, normalised=False),
+        GradCamPP: reference.grad_cam_pp,
         XGradCam: reference.xgrad_cam,
         ScoreCam: reference.score_cam,
     }[make]
-    assert_equals_loop(make(layer=layer), earlier, lambda n, case: literal(n, case, "logit"))
+    assert_equals_loop(make(layer=earlier.layer), earlier, lambda n, case: literal(n, case, "logit"))
 
 
 @pytest.mark.parametrize("make", [GradCam, GradCamPP, XGradCam, ScoreCam])

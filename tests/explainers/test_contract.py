@@ -147,6 +147,25 @@ def test_shape_type_and_values(net: Net, name: str) -> None:
     assert not net.batch.inputs.requires_grad
 
 
+@pytest.mark.parametrize(
+    ("net", "name"),
+    [
+        (net, name)
+        for net in ("picture", "question", "functional", "transformer")
+        for name in explainers
+        if fits(name, net)
+    ],
+    indirect=["net"],
+)
+def test_the_layout_of_weights_does_not_matter(net: Net, name: str) -> None:
+    """Reference: the same network with weights in plain order; Focus lays them out for fast convolutions."""
+    laid_out = copy.deepcopy(net.model)
+    laid_out.to(memory_format=torch.channels_last)
+    assert any(not weight.is_contiguous() for weight in laid_out.parameters())
+    found = make(name)(laid_out, net.batch, CaseRandom(0, name))
+    torch.testing.assert_close(found, explain(name, net), rtol=1e-8, atol=1e-10)
+
+
 @on_every_net
 def test_same_seed_same_relevance(net: Net, name: str) -> None:
     """One seed gives one result; another seed gives another exactly where the method is random."""

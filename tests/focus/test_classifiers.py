@@ -19,7 +19,7 @@ import heatproof
 from heatproof.cli.train import app as train_command
 from heatproof.errors import HeatproofError
 from heatproof.focus.alone import accuracy_alone
-from heatproof.focus.classifiers import load_classifier, with_options
+from heatproof.focus.classifiers import load_classifier, with_channels_last, with_options
 from heatproof.focus.heads import split
 from heatproof.focus.mosaics import MosaicSettings, draw_mosaics
 from heatproof.focus.objects import CLASSES, shipped_pictures
@@ -278,6 +278,31 @@ def test_pixels_become_inputs_literally(small):
         expected = (int(pixels[picture, y, x, channel]) / 255 - IMAGENET[0][channel]) / IMAGENET[1][channel]
         assert inputs[picture, channel, y, x].item() == pytest.approx(expected, abs=1e-6)
     torch.testing.assert_close(classifier.pictures(inputs), torch.as_tensor(pixels).permute(0, 3, 1, 2) / 255)
+
+
+def test_weights_are_laid_out_for_speed_where_nothing_else_changes(small):
+    """The caller's network stays as it is; one whose `view` needs the plain order is left alone, and so is one that
+    says something else in the other layout.
+    """
+
+    class Viewing(Small):
+        def forward(self, pictures: Tensor) -> Tensor:
+            maps = self.features(pictures)
+            return self.fc(maps.view(len(maps), -1)[:, :8])
+
+    class Wrong(Small):
+        def forward(self, pictures: Tensor) -> Tensor:
+            return super().forward(pictures) + float(not self.features[0].weight.is_contiguous())
+
+    sample = torch.rand(2, 3, 40, 40, generator=torch.Generator().manual_seed(0))
+    classifier = load_classifier(small)
+    fast = with_channels_last(classifier, sample)
+    assert small.features[0].weight.is_contiguous()
+    assert not fast.module.features[0].weight.is_contiguous()
+    assert_same(fast.module, small)
+    for network in (Viewing().eval(), Wrong().eval()):
+        other = load_classifier(network)
+        assert with_channels_last(other, sample) is other
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -125,13 +125,13 @@ def integrated_gradients(net: Net, case: int, steps: int, quantity: str) -> Arra
     return inputs * total
 
 
-def weighted_maps(net: Net, case: int, weights: Sequence[float]) -> Array:
-    """max(0, sum_k w_k A_k), then up-sampled to the input."""
+def weighted_maps(net: Net, case: int, weights: Sequence[float], shift: bool = False) -> Array:
+    """max(0, sum_k w_k A_k), then up-sampled to the input; shift: the sum's lowest value subtracted first."""
     maps = net.maps(case)
     cam = np.zeros(maps.shape[1:])
     for place in np.ndindex(*cam.shape):
-        cam[place] = max(0.0, math.fsum(w * a[place] for w, a in zip(weights, maps, strict=True)))
-    return stretch(cam, net.batch.space)
+        cam[place] = math.fsum(w * a[place] for w, a in zip(weights, maps, strict=True))
+    return stretch(np.maximum(0.0, cam - cam.min() if shift else cam), net.batch.space)
 
 
 def grad_cam(net: Net, case: int, quantity: str) -> Array:
@@ -140,17 +140,19 @@ def grad_cam(net: Net, case: int, quantity: str) -> Array:
     return weighted_maps(net, case, weights)
 
 
-def grad_cam_pp(net: Net, case: int, quantity: str, normalised: bool) -> Array:
-    """w_k = sum of alpha max(0, g), alpha = g^2 / (2 g^2 + g^3 sum of A_k); normalised: alpha over its sum."""
+def grad_cam_pp(
+    net: Net, case: int, quantity: str, normalised: bool = False, eps: float = 0.0, shift: bool = False
+) -> Array:
+    """w_k = sum of alpha max(0, g), alpha = g^2 / (2 g^2 + g^3 sum of A_k + eps); normalised: alpha over its sum."""
     weights = []
     for a, g in zip(net.maps(case), net.map_gradient(case, quantity), strict=True):
         mass = math.fsum(a.flat)
-        alphas = [v**2 / (2 * v**2 + v**3 * mass) if v != 0 else 0.0 for v in g.flat]
+        alphas = [v**2 / (2 * v**2 + v**3 * mass + eps) if v != 0 else 0.0 for v in g.flat]
         total = math.fsum(alphas)
         if normalised and total != 0:
             alphas = [alpha / total for alpha in alphas]
         weights.append(math.fsum(alpha * max(0.0, v) for alpha, v in zip(alphas, g.flat, strict=True)))
-    return weighted_maps(net, case, weights)
+    return weighted_maps(net, case, weights, shift)
 
 
 def xgrad_cam(net: Net, case: int, quantity: str) -> Array:

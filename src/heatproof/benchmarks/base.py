@@ -81,6 +81,10 @@ class Benchmark(ABC):
     def chunks(self) -> Sequence[Chunk]:
         """The cases, cut into fixed pieces."""
 
+    def chunks_for(self, explainer: Explainer) -> Sequence[Chunk]:
+        """The cases as this explainer gets them: smaller pieces where each of its cases costs much."""
+        return self.chunks()
+
     def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
         """The chunks to look for these cases in; all of them, unless a benchmark knows better."""
         return self.chunks()

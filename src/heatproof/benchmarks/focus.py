@@ -16,11 +16,18 @@ from typing import Any, ClassVar, get_args
 from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
 from heatproof.cases import Batch
 from heatproof.engine.parts import ScoreRows
-from heatproof.engine.plan import Chunk
+from heatproof.engine.plan import TYPICAL_SIZE, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.explainers.base import untouched
+from heatproof.explainers.base import Explainer, untouched
 from heatproof.focus.alone import accuracy_alone
-from heatproof.focus.classifiers import EMBEDDED, load_classifier, output_numbers, read_labels, with_options
+from heatproof.focus.classifiers import (
+    EMBEDDED,
+    load_classifier,
+    output_numbers,
+    read_labels,
+    with_channels_last,
+    with_options,
+)
 from heatproof.focus.mosaics import Layout, Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
 from heatproof.focus.objects import SIDE, shipped_pictures
 from heatproof.focus.pictures import Fit, find_pictures
@@ -35,6 +42,9 @@ PAPER_POOLING = {"smoothgrad": "max_norm"}
 """How the original's code makes one value of three channels; it adds the channels where nothing else is said."""
 USUAL_POOLING = "sum_pos"
 CHUNK_VALUES = 2**23
+"""Values of inputs in a chunk: about 32 MB."""
+CHUNK_PASSED = 2**30
+"""Values of inputs that go through the network for a chunk: LIME on a large network is kept every few minutes."""
 
 
 @register_benchmark("focus")
@@ -65,7 +75,7 @@ class Focus(Benchmark):
     )  # fmt: skip
     default_explainers = (
         "grad_cam",
-        "grad_cam_pp",
+        "grad_cam_pp:eps=1e-6,shift=True",
         "lrp:composite=focus",
         "smoothgrad:samples=10,sigma=0.2",
         "integrated_gradients:steps=30,rule=gauss_legendre",
@@ -165,6 +175,7 @@ class Focus(Benchmark):
         self.fitted = self.fit or self.classifier.fit or self.fitted
         sample = self.classifier.inputs(np.stack([assemble(m, self.side, self.fitted) for m in self.drawn[:2]]))
         self.outputs = output_numbers(self.classifier, self.classes, sample)
+        self.classifier = with_channels_last(self.classifier, sample)
         name, module = self.classifier.name, self.classifier.module
         self.versions = Versions(name, module, self.randomise, self.draws, self.mosaic_seed)
 
@@ -184,8 +195,13 @@ class Focus(Benchmark):
 
     @property
     def per_chunk(self) -> int:
-        """Mosaics in a chunk: about 32 MB of inputs."""
-        return max(1, CHUNK_VALUES // (3 * (self.drawn[0].grid * self.side) ** 2))
+        """Mosaics in a chunk."""
+        return max(1, CHUNK_VALUES // self.values)
+
+    @property
+    def values(self) -> int:
+        """Values of a mosaic."""
+        return 3 * (self.drawn[0].grid * self.side) ** 2
 
     def configuration(self) -> dict[str, Any]:
         from heatproof.models.weights import fingerprint
@@ -211,7 +227,13 @@ class Focus(Benchmark):
         }
 
     def chunks(self) -> Sequence[Chunk]:
-        size = self.per_chunk
+        return self.chunks_of(self.per_chunk)
+
+    def chunks_for(self, explainer: Explainer) -> Sequence[Chunk]:
+        affordable = CHUNK_PASSED // (self.values * (1 + explainer.passes(TYPICAL_SIZE)))
+        return self.chunks_of(max(1, min(self.per_chunk, affordable)))
+
+    def chunks_of(self, size: int) -> list[Chunk]:
         return [
             Chunk(f"{start:06d}", name, min(size, len(self.drawn) - start))
             for name in self.versions.names

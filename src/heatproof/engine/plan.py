@@ -75,4 +75,4 @@ def for_quantities(explainers: Sequence[Explainer], quantities: Sequence[Quantit
 def make_plan(benchmark: Benchmark, explainers: Sequence[Explainer]) -> list[Unit]:
     """Every explainer on every chunk, explainer by explainer, cheap ones first so that a table grows early."""
     order = sorted(explainers, key=lambda explainer: explainer.passes(TYPICAL_SIZE))
-    return [Unit(explainer, chunk) for explainer in order for chunk in benchmark.chunks()]
+    return [Unit(explainer, chunk) for explainer in order for chunk in benchmark.chunks_for(explainer)]

@@ -125,18 +125,24 @@ class Randomised(ScoreExplainer):
 
 
 def randomised(model: torch.nn.Module, seed: int) -> torch.nn.Module:
-    """A copy of the model, every layer set up anew as its class does it; weights of no layer are shuffled."""
+    """A copy of the model, every layer set up anew as its class does it; weights of no layer are shuffled.
+
+    Drawn in the plain order of memory, then laid out as the model's own: the values do not depend on the layout.
+    """
     copied = copy.deepcopy(model)
+    for parameter in copied.parameters():
+        parameter.data = parameter.data.contiguous()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for module in copied.modules():
-            own = list(module.parameters(recurse=False))
             if callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
             else:
-                for parameter in own:
+                for parameter in module.parameters(recurse=False):
                     shuffled = parameter.detach().flatten()[torch.randperm(parameter.numel())]
                     parameter.data = shuffled.view_as(parameter)
+    for parameter, old in zip(copied.parameters(), model.parameters(), strict=True):
+        parameter.data = torch.empty_like(old).copy_(parameter.data)
     return copied
 
 

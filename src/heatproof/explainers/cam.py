@@ -122,7 +122,11 @@ class GradientCam(ScoreExplainer):
         maps, gradient = maps_and_gradient(model, batch, self.layer, self.quantity)
         weights = self.weights(maps, gradient)
         cam = ((per_map(weights, maps) if weights.ndim == 2 else weights) * maps).sum(1, keepdim=True)
-        return resize(cam.clamp(min=0), batch.space)
+        return resize(self.lifted(cam).clamp(min=0), batch.space)
+
+    def lifted(self, cam: torch.Tensor) -> torch.Tensor:
+        """The weighted sum as it goes into max(0, .)."""
+        return cam
 
     @abstractmethod
     def weights(self, maps: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
@@ -154,20 +158,32 @@ class GradCamPP(GradientCam):
 
     alpha="normalised" divides alpha by its sum over space, as the method's first public code does. That sum has
     both signs and can come near zero; it is here because it reproduces SVEA's published scores.
+
+    eps    added to the denominator of alpha: gradients below its root then count little, not as much as large ones
+    shift  subtract the lowest value of the weighted sum of maps from it, before max(0, .)
+
+    Focus was published with eps=1e-6 and shift.
     """
 
     paper = "Chattopadhay et al. 2018"
 
     alpha: Literal["plain", "normalised"] = "plain"
+    eps: float = 0.0
+    shift: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_one_of(self, "alpha", ("plain", "normalised"))
+        if not 0 <= self.eps < float("inf"):
+            raise HeatproofError(f"{self.name}: eps must be zero or more, got {self.eps}.")
+
+    def lifted(self, cam: torch.Tensor) -> torch.Tensor:
+        return cam - per_map(cam.flatten(2).amin(2), cam) if self.shift else cam
 
     def weights(self, maps: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         maps, gradient = maps.flatten(2), gradient.flatten(2)
         square = gradient.square()
-        alpha = ratio(square, 2 * square + maps.sum(2, keepdim=True) * gradient.pow(3))
+        alpha = ratio(square, 2 * square + maps.sum(2, keepdim=True) * gradient.pow(3) + self.eps)
         if self.alpha == "normalised":
             total = alpha.sum(2, keepdim=True)
             alpha = torch.where(total == 0, alpha, alpha / total)

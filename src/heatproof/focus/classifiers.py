@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +19,8 @@ from heatproof.loading import load_object, names_object
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 EMBEDDED = "object_classifier"
+SAME = 0.05
+"""How far logits and gradients may be apart, relative to their norms, to count as the same under rounding."""
 PROGRAMS = (".pt", ".pth", ".ts", ".pt2")
 SETTINGS = ("mean", "std", "size", "fit", "labels")
 """What a factory may say about its network: see Classifier."""
@@ -250,6 +253,31 @@ def with_options(
     if changed.fit not in (None, *get_args(Fit)):
         raise unknown_name(f"fit of model {changed.name}", str(changed.fit), get_args(Fit))
     return changed
+
+
+def with_channels_last(classifier: Classifier, sample: torch.Tensor) -> Classifier:
+    """The classifier with weights laid out for faster convolutions on CPUs, where logits and gradients stay the same.
+
+    They do not where a network asks for the plain layout (`view` after a convolution) or torch errs. The network is
+    copied because it may be the caller's own.
+    """
+    try:
+        module = copy.deepcopy(classifier.module)
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub leaves it out
+        found = zip(with_gradient(classifier.module, sample), with_gradient(module, sample), strict=True)
+        # gradients by their norm, because a ReLU within rounding of zero may switch
+        same = all(float((fast - plain).norm()) <= SAME * float(plain.norm()) for plain, fast in found)
+    except Exception:  # whatever a foreign network raises: it works without
+        return classifier
+    return replace(classifier, module=module) if same else classifier
+
+
+def with_gradient(module: torch.nn.Module, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits, and the gradient of their sum."""
+    pixels = inputs.clone().requires_grad_()
+    with untouched(module):
+        logits = module(pixels)
+        return logits.detach(), torch.autograd.grad(logits.sum(), pixels)[0]
 
 
 def output_numbers(classifier: Classifier, classes: Sequence[str], sample: torch.Tensor) -> dict[str, int]:
