@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from heatproof.benchmarks import benchmarks
+from heatproof.cli import run as run_command
 from heatproof.explainers import explainers
 from heatproof.metrics import metrics
 from heatproof.pooling import poolings
@@ -61,6 +63,18 @@ def test_all_benchmarks_can_be_estimated_in_one_go():
     shown = heatproof("run", "all", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     assert [line for line in shown.stdout.splitlines() if line in benchmarks] == sorted(benchmarks)
+
+
+def test_the_seed_of_all_benchmarks_draws_other_mosaics(monkeypatch, tmp_path):
+    """As `run focus --seed` does; what each benchmark is asked for is looked at, not run."""
+    asked = {}
+    monkeypatch.setattr(
+        run_command, "run_or_estimate", lambda name, _folder, what, how, _dry: asked.update({name: what | how})
+    )
+    assert CliRunner().invoke(run_command.app, ["all", "--seed", "3", "--out", str(tmp_path)]).exit_code == 0
+    assert set(asked) == set(benchmarks)
+    assert {name for name in asked if asked[name].get("mosaic_seed") == 3} == {"focus"}
+    assert all(given["seed"] == 3 for given in asked.values())
 
 
 def test_benchmarks_and_models_are_listed():

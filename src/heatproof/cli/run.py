@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heatproof.cli import focus as focus_options
+from heatproof.cli.focus import Seed
 from heatproof.engine.store import default_folder
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ class Window(str, Enum):
 
 
 # Options that every benchmark has.
-Seed = Annotated[int, typer.Option(help="Seed of all random draws.")]
 Resume = Annotated[
     bool, typer.Option("--resume/--no-resume", help="Keep what the folder holds already, or compute it again.")
 ]
@@ -273,10 +273,11 @@ def everything(
     failed = False
     for name in benchmarks:
         folder = out / default_folder(name, preset.value).name
+        what: dict[str, Any] = {"preset": preset.value} | ({"mosaic_seed": seed} if name == "focus" else {})
         if dry_run:
             typer.echo(name)
         try:
-            run_or_estimate(name, folder, {"preset": preset.value}, {"seed": seed, "resume": resume}, dry_run)
+            run_or_estimate(name, folder, what, {"seed": seed, "resume": resume}, dry_run)
         except typer.Exit as end:
             if end.exit_code != 2:
                 raise
