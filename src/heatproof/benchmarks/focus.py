@@ -43,8 +43,8 @@ PAPER_POOLING = {"smoothgrad": "max_norm"}
 USUAL_POOLING = "sum_pos"
 CHUNK_VALUES = 2**23
 """Values of inputs in a chunk: about 32 MB."""
-CHUNK_PASSED = 2**30
-"""Values of inputs that go through the network for a chunk: LIME on a large network is kept every few minutes."""
+CHUNK_PASSED = 2**28
+"""Values that go through the network for a chunk: what takes minutes for a mosaic is kept mosaic by mosaic."""
 
 
 @register_benchmark("focus")
