@@ -1,9 +1,11 @@
-"""Focus: mosaics made and scored without a model, the score against Quantus', and the whole embedded run."""
+"""Focus: mosaics made and scored without a model, the score against Quantus', how weights lie in memory, and the whole
+embedded run."""
 
 from __future__ import annotations
 
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,13 @@ from tests.reference.libraries import import_quantus
 
 import heatproof
 from benchmarks.workloads import cpu_seconds
+from heatproof.focus.classifiers import Classifier, with_channels_last, with_gradient
 from heatproof.focus.mosaics import LAYOUTS, MosaicSettings, assemble, draw_mosaics
 from heatproof.focus.objects import shipped_pictures
 from heatproof.focus.pictures import find_pictures
 from heatproof.metrics.heatmap_scores import score_heatmaps
 from heatproof.metrics.localisation import grid_mask
+from heatproof.models.image_classifiers import make_classifier
 
 SIDE, MAPS, AT_ONCE = 448, 1000, 50
 
@@ -24,6 +28,7 @@ SIDE, MAPS, AT_ONCE = 448, 1000, 50
 def main() -> None:
     mosaics_and_scores()
     against_quantus()
+    layouts_of_weights()
     embedded_run()
 
 
@@ -83,6 +88,26 @@ def against_quantus() -> None:
     print(f"ours, {MAPS:,} maps                    {1e3 * mine:8.3f}")
     print(f"Quantus, {AT_ONCE} maps                   {1e3 * other:8.3f}  ratio {other / mine:.0f}")
     print(f"its formula without its checks     {1e3 * bare:8.3f}  ratio {bare / mine:.1f}")
+
+
+def layouts_of_weights() -> None:
+    """Networks with random weights, which take as long as trained ones."""
+    print(f"\npasses of mosaics of {SIDE} x {SIDE}, CPU seconds: plain weights, channels last, their ratio")
+    mosaics = torch.rand(4, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    for name in ("alexnet", "resnet18", "vgg16"):
+        torch.manual_seed(0)
+        plain = Classifier(name, make_classifier(name, 10).eval())
+        fast = with_channels_last(plain, mosaics[:1])
+        assert fast is not plain, f"{name} was left as it is"
+        for kind, run in (("forward", forward), ("and backward", with_gradient)):
+            seconds = [cpu_seconds(partial(run, net.module, mosaics)) / len(mosaics) for net in (plain, fast)]
+            print(f"{name:10} {kind:14} {seconds[0]:8.3f} {seconds[1]:8.3f} {seconds[0] / seconds[1]:6.1f}")
+
+
+def forward(network: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        logits: torch.Tensor = network(inputs)
+        return logits
 
 
 def embedded_run() -> None:

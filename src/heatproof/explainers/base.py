@@ -222,7 +222,10 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 def contiguous_gradient(_module: torch.nn.Module, _args: Any, output: torch.Tensor) -> None:
     """Forward hook for batch norms: torch 2.13 makes wrong gradients from some other strides (one case, CPU)."""
     if output.requires_grad:
-        output.register_hook(lambda gradient: gradient.contiguous())
+        layout = torch.contiguous_format
+        if output.ndim == 4 and not output.is_contiguous() and output.is_contiguous(memory_format=torch.channels_last):
+            layout = torch.channels_last  # the plain one would be right too, but slow
+        output.register_hook(lambda gradient: gradient.contiguous(memory_format=layout))
 
 
 @contextmanager
