@@ -1,21 +1,22 @@
 """CLEVR scenes (Johnson et al. 2017), sampled by the rules of the original generator.
 
-A scene depends on (seed, index, least and most objects) only, not on the picture's size, nor on other scenes.
+A scene depends on (seed, index, least and most objects) only: not on the picture's size, other scenes or the processor.
 Three things of the original are kept on purpose: `directions` are those of the camera before it is jittered; the
 rotation is drawn in degrees and used in radians; cubes are not shrunk by sqrt 2.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from heatproof.clevr.rendering import world
 from heatproof.clevr.rendering.camera import Camera
 from heatproof.errors import HeatproofError, require_whole
+from heatproof.exact import power
 from heatproof.lazy import np
 from heatproof.seeds import derive_seed
 
@@ -195,7 +196,7 @@ def is_free(x: float, y: float, radius: float, placed: Sequence[Point]) -> bool:
     for other_x, other_y, other_radius in placed:
         dx, dy = x - other_x, y - other_y
         if (
-            math.hypot(dx, dy) - radius - other_radius < MIN_GAP
+            dx * dx + dy * dy < (radius + other_radius + MIN_GAP) ** 2
             or 0 < abs(dx * left_x + dy * left_y) < MIN_MARGIN
             or 0 < abs(dx * behind_x + dy * behind_y) < MIN_MARGIN
         ):
@@ -214,11 +215,13 @@ def all_visible(objects: Sequence[SceneObject], stands: dict[str, Point]) -> boo
 def relationships(places: Sequence[Sequence[float]]) -> dict[str, list[list[int]]]:
     """For each relation and each object, the objects that stand in that relation to it."""
     points = np.asarray(places, dtype=np.float64).reshape(-1, 3)
-    offsets: NDArray[np.float64] = points[None] - points[:, None]
-    return {
-        name: [np.flatnonzero(line > RELATION_MARGIN).tolist() for line in offsets @ np.asarray(DIRECTIONS[name])]
-        for name in RELATIONS
-    }
+    x, y, z = np.moveaxis(points[None] - points[:, None], 2, 0)
+    found = {}
+    for name in RELATIONS:
+        towards = DIRECTIONS[name]
+        lines: NDArray[np.bool_] = x * towards[0] + y * towards[1] + z * towards[2] > RELATION_MARGIN
+        found[name] = [np.flatnonzero(line).tolist() for line in lines]
+    return found
 
 
 def mask_colours(count: int, rng: random.Random) -> list[tuple[int, int, int]]:
@@ -231,10 +234,11 @@ def mask_colours(count: int, rng: random.Random) -> list[tuple[int, int, int]]:
     return chosen[1:]
 
 
+@cache
 def linear(value: int) -> float:
     """Linear light of an 8-bit sRGB value."""
     share = value / 255
-    return ((share + 0.055) / 1.055) ** 2.4 if share >= 0.0404482362771082 else share / 12.92
+    return power((share + 0.055) / 1.055, 2.4) if share >= 0.0404482362771082 else share / 12.92
 
 
 def srgb(value: float) -> int:

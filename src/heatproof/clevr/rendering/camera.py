@@ -1,6 +1,7 @@
 """The pinhole camera of CLEVR: looks at the origin, 35 mm lens on a 32 mm sensor, a view three wide and two high.
 
-Every picture shows this view, whatever its size: 128x128 is what one gets by squashing 480x320.
+Every picture shows this view, whatever its size: 128x128 is what one gets by squashing 480x320. What objects are seen
+is decided here, so there is no product of matrices: its last bit would hang on the processor.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ HALF_VIEW = (32.0 / 35.0 / 2, 32.0 / 35.0 / 3)
 
 def axes_towards_origin(place: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Local axes (columns: right, up, backwards) of something at `place` that looks at the origin, upright."""
-    back = np.asarray(place, dtype=np.float64)
-    back = back / np.linalg.norm(back)
-    right = np.cross((0.0, 0.0, 1.0), back)
-    right /= np.linalg.norm(right)
+    back = unit(np.asarray(place, dtype=np.float64))
+    right = unit(np.cross((0.0, 0.0, 1.0), back))
     return np.stack([right, np.cross(back, right), back], axis=1)
+
+
+def unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The vector at length 1."""
+    x, y, z = vector
+    return vector / np.sqrt(x * x + y * y + z * z)
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,9 @@ class Camera:
 
     def project(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Points (N, 3) to (N, 3): pixels from the left, pixels from the top, distance along the line of sight."""
-        local = (points - np.asarray(self.place)) @ self.axes
-        depth = -local[:, 2]
-        across = (local[:, 0] / depth / HALF_VIEW[0] + 1) / 2 * self.width
-        down = (1 - local[:, 1] / depth / HALF_VIEW[1]) / 2 * self.height
+        x, y, z = (points - np.asarray(self.place)).T
+        right, up, back = (x * axis[0] + y * axis[1] + z * axis[2] for axis in self.axes.T)
+        depth = -back
+        across = (right / depth / HALF_VIEW[0] + 1) / 2 * self.width
+        down = (1 - up / depth / HALF_VIEW[1]) / 2 * self.height
         return np.stack([across, down, depth], axis=1)

@@ -3,6 +3,9 @@
 All of it is one file on purpose: Numba's cache looks only at the file of the function that is called from Python.
 Vectors are tuples of three floats, which the compiler keeps in registers. Shapes are convex, so a ray that leaves one
 never tests it again. Every pixel draws from a random stream of its own.
+
+What decides which object is seen is compiled strictly: each sum and product is rounded as it is written, so ids are the
+same on every processor. Light is compiled for speed: products are fused and sums reordered as the processor likes it.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ Vector: TypeAlias = tuple[float, float, float]
 Floats: TypeAlias = NDArray[np.float64]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-INLINED: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "forceinline": True, "_nrt": False}
-CALLED: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "cache": True, "nogil": True}
+INLINED: dict[str, Any] = {"error_model": "numpy", "forceinline": True, "_nrt": False}
+CALLED: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
 CUBE, SPHERE, CYLINDER = 0, 1, 2
 GROUND, RUBBER, METAL = 0, 1, 2
 LAMPS = 3  # square ones; the sun comes after them
@@ -55,7 +58,7 @@ class World(NamedTuple):
     pixel_filter: Floats  # (k,): offsets from a pixel's centre at evenly spaced shares of the filter's weight
 
 
-def kernel(function: Function) -> Function:
+def strict(function: Function) -> Function:
     """Compile into whoever calls it, without counting references: both cost several times the work itself.
 
     Such functions may read arrays, but not make any.
@@ -63,39 +66,39 @@ def kernel(function: Function) -> Function:
     return cast(Function, njit(**INLINED)(function))
 
 
-def entry(function: Function) -> Function:
-    """Compile at the first call from Python and keep the result on disk."""
-    return cast(Function, njit(**CALLED)(function))
+def quick(function: Function) -> Function:
+    """The same for light, whose last bits may hang on the processor."""
+    return cast(Function, njit(fastmath=True, **INLINED)(function))
 
 
-@kernel
+@strict
 def dot(a: Vector, b: Vector) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@kernel
+@strict
 def along(a: Vector, t: float, b: Vector) -> Vector:
     """a + t b"""
     return a[0] + t * b[0], a[1] + t * b[1], a[2] + t * b[2]
 
 
-@kernel
+@strict
 def unit(a: Vector) -> Vector:
     scale = 1.0 / math.sqrt(dot(a, a) + 1e-30)
     return scale * a[0], scale * a[1], scale * a[2]
 
 
-@kernel
+@strict
 def row(table: Floats, i: int) -> Vector:
     return table[i, 0], table[i, 1], table[i, 2]
 
 
-@kernel
+@quick
 def lamp_row(w: World, lamp: int, i: int) -> Vector:
     return w.lamp_frame[lamp, i, 0], w.lamp_frame[lamp, i, 1], w.lamp_frame[lamp, i, 2]
 
 
-@kernel
+@quick
 def draw(state: Any) -> Any:
     """SplitMix64: the next state and a number in [0, 1)."""
     state = state + uint64(0x9E3779B97F4A7C15)
@@ -104,13 +107,13 @@ def draw(state: Any) -> Any:
     return state, ((z ^ (z >> uint64(31))) >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@kernel
+@quick
 def wrapped(value: float, shift: float) -> float:
     value += shift
     return value - 1.0 if value >= 1.0 else value
 
 
-@kernel
+@quick
 def on_circle(u: float) -> tuple[float, float]:
     """Cosine and sine of u turns, 0 <= u < 1, to 7e-4: faster than the library's, and of length 1 exactly."""
     h = math.pi * (u - 0.5)
@@ -122,7 +125,7 @@ def on_circle(u: float) -> tuple[float, float]:
 # Shapes
 
 
-@kernel
+@quick
 def may_hit(o: Vector, d: Vector, skip: int, bounds: Floats) -> Any:
     """The objects, as bits, whose bounding spheres the ray meets."""
     bits = uint64(0)
@@ -135,7 +138,7 @@ def may_hit(o: Vector, d: Vector, skip: int, bounds: Floats) -> Any:
     return bits
 
 
-@kernel
+@strict
 def meet(o: Vector, d: Vector, i: int, nearest: float, w: World) -> Any:
     """Distance at which the ray enters object i; FAR if it does not, or not before `nearest`."""
     x, y, z = o[0] - w.bounds[0, i], o[1] - w.bounds[1, i], o[2] - w.bounds[2, i]
@@ -189,7 +192,7 @@ def meet(o: Vector, d: Vector, i: int, nearest: float, w: World) -> Any:
     return FAR
 
 
-@kernel
+@quick
 def normal_at(p: Vector, i: int, w: World) -> Vector:
     """The outward normal of object i at a point of its surface."""
     x, y, z = p[0] - w.bounds[0, i], p[1] - w.bounds[1, i], p[2] - w.bounds[2, i]
@@ -208,7 +211,7 @@ def normal_at(p: Vector, i: int, w: World) -> Vector:
     return unit((cos * nx - sin * ny, sin * nx + cos * ny, nz))
 
 
-@kernel
+@quick
 def nearest_object(o: Vector, d: Vector, bits: Any, nearest: float, w: World) -> Any:
     """Distance and number of the nearest object among `bits`; number -1 if none is nearer than `nearest`."""
     found, i = -1, 0
@@ -222,7 +225,7 @@ def nearest_object(o: Vector, d: Vector, bits: Any, nearest: float, w: World) ->
     return nearest, found
 
 
-@kernel
+@quick
 def blocked(o: Vector, d: Vector, bits: Any, reach: float, w: World) -> bool:
     """Whether one of the objects in `bits` stands between o and the point `reach` away."""
     i = 0
@@ -234,7 +237,7 @@ def blocked(o: Vector, d: Vector, bits: Any, reach: float, w: World) -> bool:
     return False
 
 
-@kernel
+@strict
 def meet_ground(o: Vector, d: Vector, w: World) -> Any:
     """Distance to the ground or the wall behind, and the normal's parts along the axis and up.
 
@@ -273,7 +276,7 @@ def meet_ground(o: Vector, d: Vector, w: World) -> Any:
 # Materials
 
 
-@kernel
+@quick
 def fresnel(cosine: float, index: float) -> float:
     """Share of light that a dielectric reflects."""
     g = math.sqrt(index * index - 1.0 + cosine * cosine)
@@ -281,12 +284,12 @@ def fresnel(cosine: float, index: float) -> float:
     return 0.5 * a * a * (1.0 + b * b)
 
 
-@kernel
+@quick
 def shadowing(cosine: float, roughness: float) -> float:
     return 2.0 / (1.0 + math.sqrt(1.0 + roughness * roughness * (1.0 / (cosine * cosine) - 1.0)))
 
 
-@kernel
+@quick
 def microfacets(nh: float, ni: float, no: float, roughness: float) -> float:
     """GGX reflection times the cosine of the incoming light."""
     square = roughness * roughness
@@ -295,7 +298,7 @@ def microfacets(nh: float, ni: float, no: float, roughness: float) -> float:
     return density * shadowing(ni, roughness) * shadowing(no, roughness) / (4.0 * no)
 
 
-@kernel
+@quick
 def velvet(nh: float, ho: float, ni: float, no: float) -> float:
     """Ashikhmin's velvet of width 0.6 times the cosine of the incoming light."""
     sine = 1.0 - nh * nh
@@ -307,7 +310,7 @@ def velvet(nh: float, ho: float, ni: float, no: float) -> float:
     return 0.25 * density * min(1.0, fold * no, fold * ni) / no
 
 
-@kernel
+@quick
 def reflected(material: int, n: Vector, d: Vector, to_lamp: Vector, ni: float, no: float, blurred: bool) -> Any:
     """Shares of the light from `to_lamp` that go back along the ray: tinted by the colour, and white.
 
@@ -326,7 +329,7 @@ def reflected(material: int, n: Vector, d: Vector, to_lamp: Vector, ni: float, n
     return (1.0 - coat) * matt, 0.8 * coat * microfacets(nh, ni, no, GLOSS)
 
 
-@kernel
+@quick
 def frame(n: Vector) -> Any:
     """Two directions at right angles to the normal and to each other."""
     sign = math.copysign(1.0, n[2])
@@ -335,14 +338,14 @@ def frame(n: Vector) -> Any:
     return (1.0 + sign * n[0] * n[0] * a, sign * b, -sign * n[0]), (b, sign + n[1] * n[1] * a, -n[1])
 
 
-@kernel
+@quick
 def around(n: Vector, x: float, y: float, z: float) -> Vector:
     """The direction with coordinates x, y, z in a frame whose third axis is the normal."""
     t, s = frame(n)
     return x * t[0] + y * s[0] + z * n[0], x * t[1] + y * s[1] + z * n[1], x * t[2] + y * s[2] + z * n[2]
 
 
-@kernel
+@quick
 def bounce(material: int, n: Vector, d: Vector, pick: float, u: float, v: float, blurred: bool) -> Any:
     """A random next direction: (direction, weight, whether the colour tints it, roughness); weight 0 ends the path."""
     weight, tinted, roughness = 1.0, True, 1.0
@@ -376,7 +379,7 @@ def bounce(material: int, n: Vector, d: Vector, pick: float, u: float, v: float,
 # Lamps
 
 
-@kernel
+@quick
 def towards_lamp(p: Vector, lamp: int, u: float, v: float, w: World) -> Any:
     """Direction and distance to a random point of the lamp, and the solid angle that it stands for."""
     centre, across, up = lamp_row(w, lamp, 0), lamp_row(w, lamp, 1), lamp_row(w, lamp, 2)
@@ -395,7 +398,7 @@ def towards_lamp(p: Vector, lamp: int, u: float, v: float, w: World) -> Any:
     return d, distance, max(facing, 0.0) * side * side / square
 
 
-@kernel
+@quick
 def may_shade(p: Vector, slack: float, lamp: int, skip: int, w: World) -> Any:
     """The objects, as bits, that can stand between any part of the lamp and any point within `slack` of p."""
     centre = lamp_row(w, lamp, 0)
@@ -417,7 +420,7 @@ def may_shade(p: Vector, slack: float, lamp: int, skip: int, w: World) -> Any:
     return bits
 
 
-@kernel
+@quick
 def mirrored_lamps(o: Vector, d: Vector, nearest: float, w: World) -> Vector:
     """Light of the lamps that a mirrored ray meets before anything else."""
     red, green, blue = 0.0, 0.0, 0.0
@@ -439,7 +442,7 @@ def mirrored_lamps(o: Vector, d: Vector, nearest: float, w: World) -> Vector:
     return red, green, blue
 
 
-@kernel
+@quick
 def chosen_lamp(pick: float, w: World) -> int:
     for lamp in range(LAMPS):
         pick -= w.lamp_choice[lamp]
@@ -451,7 +454,7 @@ def chosen_lamp(pick: float, w: World) -> int:
 # The picture
 
 
-@kernel
+@strict
 def camera_ray(x: float, y: float, width: int, height: int, w: World) -> Vector:
     """Direction of the view through the point (x, y), in pixels."""
     across = (x / width * 2.0 - 1.0) * w.camera[4, 0]
@@ -460,7 +463,7 @@ def camera_ray(x: float, y: float, width: int, height: int, w: World) -> Vector:
     return unit(along(along(ahead, across, row(w.camera, 1)), up, row(w.camera, 2)))
 
 
-@kernel
+@quick
 def in_window(x: int, y: int, w: World) -> Any:
     """The objects, as bits, that can be seen in a pixel."""
     bits = uint64(0)
@@ -470,7 +473,7 @@ def in_window(x: int, y: int, w: World) -> Any:
     return bits
 
 
-@entry
+@njit(**CALLED)  # type: ignore[untyped-decorator]
 def object_ids(width: int, height: int, w: World) -> NDArray[np.uint8]:
     """Which object is seen at each pixel's centre: k for object k - 1, 0 for none."""
     ids = np.zeros((height, width), np.uint8)
@@ -486,7 +489,7 @@ def object_ids(width: int, height: int, w: World) -> NDArray[np.uint8]:
     return ids
 
 
-@kernel
+@quick
 def surface(o: Vector, d: Vector, bits: Any, w: World) -> Any:
     """What a ray meets among `bits` and the ground: distance, object, point, normal, material, colour."""
     ground, ahead, up = meet_ground(o, d, w)
@@ -500,7 +503,7 @@ def surface(o: Vector, d: Vector, bits: Any, w: World) -> Any:
     return t, item, p, (ahead * x, ahead * y, up), GROUND, (grey, grey, grey)
 
 
-@kernel
+@quick
 def light_from(
     lamp: int, u: float, v: float, p: Vector, n: Vector, d: Vector, item: int, material: int, base: Vector,
     blurred: bool, between: Any, w: World,
@@ -524,7 +527,7 @@ def light_from(
     )
 
 
-@kernel
+@quick
 def add_capped(total: Vector, weight: Vector, light: Vector, scale: float, cap: float) -> Vector:
     return (
         total[0] + min(weight[0] * light[0] * scale, cap),
@@ -533,7 +536,7 @@ def add_capped(total: Vector, weight: Vector, light: Vector, scale: float, cap: 
     )
 
 
-@kernel
+@quick
 def further_light(
     o: Vector, d: Vector, item: int, weight: Vector, mirrored: bool, blurred: bool, left: int, state: Any, w: World
 ) -> Any:
@@ -570,14 +573,14 @@ def further_light(
         o = p
 
 
-@kernel
+@quick
 def weighed(weight: Vector, gain: float, base: Vector, tints: bool) -> Vector:
     if tints:
         return weight[0] * gain * base[0], weight[1] * gain * base[1], weight[2] * gain * base[2]
     return weight[0] * gain, weight[1] * gain, weight[2] * gain
 
 
-@entry
+@njit(fastmath=True, **CALLED)  # type: ignore[untyped-decorator]
 def trace(first: int, last: int, width: int, height: int, samples: int, vertices: int, seed: Any, w: World) -> Any:
     """Linear light, colour of surfaces and normals of the rows first to last - 1."""
     pictures = np.zeros((3, last - first, width, 3), np.float32)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heatproof.clevr.rendering import world
-from heatproof.clevr.rendering.camera import HALF_VIEW, Camera, axes_towards_origin
+from heatproof.clevr.rendering.camera import HALF_VIEW, Camera, axes_towards_origin, unit
 from heatproof.clevr.rendering.kernels import World
+from heatproof.exact import cos_sin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,12 +33,12 @@ def pack(scene: Mapping[str, Any], width: int, height: int) -> World:
     camera = Camera(tuple(jittered["camera"]), width, height)
     lamps = [jittered[name] for name in world.LAMPS]
     frames = [np.vstack([place, lamp_axes(place)]) for place in lamps]
-    sun = np.array(world.SUN_DIRECTION) / np.linalg.norm(world.SUN_DIRECTION)
+    sun = unit(np.array(world.SUN_DIRECTION))
     frames.append(np.vstack([sun, lamp_axes(sun)]))
     packed = World(
         bounds=bounds,
         radius=radius,
-        turn=np.stack([np.cos(rotation), np.sin(rotation)], axis=1),
+        turn=np.stack(cos_sin(rotation), axis=1),
         rounding=radius * [world.EDGE_ROUNDING.get(shape, 0.0) for shape in shapes],
         shape=np.array([world.SHAPES.index(shape) for shape in shapes], dtype=np.int64),
         material=np.array([1 + world.MATERIALS.index(thing["material"]) for thing in objects], dtype=np.int64),
@@ -77,6 +78,7 @@ def pixel_filter() -> NDArray[np.float64]:
     """Offsets from a pixel's centre at evenly spaced shares of the filter's weight."""
     offsets = np.linspace(-FILTER_WIDTH / 2, FILTER_WIDTH / 2, 2001)
     angle = 2 * np.pi * (offsets / FILTER_WIDTH + 0.5)
-    weight = 0.35875 - 0.48829 * np.cos(angle) + 0.14128 * np.cos(2 * angle) - 0.01168 * np.cos(3 * angle)
+    once, twice, thrice = (cos_sin(times * angle)[0] for times in (1, 2, 3))
+    weight = 0.35875 - 0.48829 * once + 0.14128 * twice - 0.01168 * thrice
     below = np.concatenate([[0.0], np.cumsum((weight[1:] + weight[:-1]) / 2)])
     return np.interp(np.linspace(0, 1, 257), below / below[-1], offsets)
