@@ -1,9 +1,14 @@
 # Everything from a fresh clone, with Python and pip only: each target makes what it needs in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+VENV := .venv
+INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+PYTHONS ?= 3.10 3.11 3.12 3.13
+PROCESSORS := host avx2 sse
+NUMERIC := tests/benchmarks tests/clevr tests/explainers tests/focus tests/metrics tests/models tests/results \
+           tests/test_exact.py tests/test_mnist1d.py tests/test_pooling.py
 
-.PHONY: run test test-slow lint format bench clean
+.PHONY: run test test-slow test-processors test-pythons reproducibility lint format bench clean
 
 run: .venv/run  ## all three benchmarks on networks that ship: tables and pages in runs/
 	$(BIN)/heatproof run svea --preset standard
@@ -15,6 +20,24 @@ test: .venv/dev  ## the test suite
 
 test-slow: .venv/dev  ## tests that take minutes: the published numbers on whole runs, training
 	$(BIN)/python -m pytest -m slow
+
+test-processors: .venv/dev  ## the numeric tests, on this processor and made to work like two older ones
+	for name in $(PROCESSORS); do \
+	  echo "== $$name"; \
+	  $(BIN)/python -m benchmarks.processors $$name $(BIN)/python -m pytest -q -n 2 $(NUMERIC) || exit 1; \
+	done
+
+test-pythons:  ## the test suite under every further Python that is found (on the path, or pyenv's)
+	@for version in $(PYTHONS); do \
+	  python=$$(command -v python$$version || ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python 2>/dev/null | tail -1); \
+	  if [ -z "$$python" ] || ! "$$python" -c '' 2>/dev/null; then echo "== Python $$version: not found"; continue; fi; \
+	  echo "== $$("$$python" --version)"; \
+	  $(MAKE) --no-print-directory .venv-$$version/dev PYTHON="$$python" VENV=.venv-$$version || exit 1; \
+	  .venv-$$version/bin/python -m pytest -q -n 2 || exit 1; \
+	done
+
+reproducibility: .venv/dev  ## the tables of docs/reproducibility.md: what is the same on other processors, and how closely
+	$(BIN)/python -m benchmarks.processors tables
 
 lint: .venv/dev  ## formatting, style and types
 	$(BIN)/ruff format --check
@@ -29,13 +52,19 @@ bench: .venv/dev  ## speed: the standard run, and our explainers over Captum's, 
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache
 
-.venv/run: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) --editable .
-	touch $@
+%/run: pyproject.toml constraints.txt
+	@test -x $(VENV)/bin/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
+	  { echo "Heatproof needs Python 3.10 or newer, and $(PYTHON) is not: name one with make $(MAKECMDGOALS) PYTHON=..."; exit 1; }
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); \
+	  echo "$(PYTHON) cannot make a virtual environment: install its venv module (Debian, Ubuntu: apt-get install python3-venv)."; exit 1; }
+	@$(call installed,.)
+	@touch $@
 
-.venv/dev: .venv/run
-	$(INSTALL) --editable '.[dev]'
-	touch $@
+%/dev: %/run
+	@$(call installed,'.[dev]')
+	@touch $@
+
+installed = echo "$(VENV): installing"; $(INSTALL) $(1) 2>$(VENV)/install.log || { rm -f $(VENV)/run $(VENV)/dev; \
+  echo "Packages could not be installed: the first time needs a connection to a package index; $(VENV)/install.log says what pip said."; exit 1; }

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
+from heatproof.exact import normal
 from heatproof.explainers.base import QUANTITIES, Quantity
 from heatproof.explainers.gradients import (
     Deconvnet,
@@ -132,8 +133,8 @@ def literal_noise(net: Net, samples: int, sigma: float) -> Tensor:
     noise = []
     for case, name in enumerate(net.batch.ids):
         inputs = net.inputs(case)
-        normal = torch.randn(samples, *inputs.shape, generator=RNG.generator(name)).double()
-        noise.append(normal * (sigma * (inputs.max() - inputs.min())))
+        numbers = normal((samples, *inputs.shape), RNG.generator(name)).double()
+        noise.append(numbers * (sigma * (inputs.max() - inputs.min())))
     return torch.stack(noise)
 
 

@@ -21,6 +21,7 @@ from heatproof.explainers.base import (
     require_positive,
 )
 from heatproof.explainers.baseline_inputs import baseline_of, require_baseline
+from heatproof.exact import normal
 from heatproof.lazy import np, torch
 from heatproof.seeds import CaseRandom, SampleDraws
 
@@ -103,7 +104,7 @@ class SmoothGrad(SampledExplainer):
             batch.ids,
             self.samples,
             shape.numel(),
-            lambda generator, count: torch.randn(count, *shape, generator=generator),
+            lambda generator, count: normal((count, *shape), generator),
         )
 
 

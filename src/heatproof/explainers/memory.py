@@ -134,6 +134,9 @@ def memory_error_noted(raises: bool) -> Iterator[list[str]]:
         if raises or not is_out_of_memory(problem):
             raise
         notes.append(str(problem))
+        # From Python 3.12 on, the frame that swallows the error keeps it, and it would keep the frames that it came
+        # through, with all their tensors, until the garbage collector looks.
+        problem.__traceback__ = None
 
 
 def is_out_of_memory(problem: Exception) -> bool:
