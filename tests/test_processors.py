@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from benchmarks.processors import environment, hashes_under, settings
 
 SLICE = ["tests/test_exact.py", "tests/test_mnist1d.py", "tests/clevr/test_shipped.py", "tests/metrics"]

@@ -57,7 +57,7 @@ def logarithm(x: Floats, terms: int = 13) -> Floats:
     part += part * below
     s = (part - 1) / (part + 1)
     square = s * s
-    series = np.full_like(square, 1 / (2 * terms - 1))
+    series: Floats = np.full_like(square, 1 / (2 * terms - 1))
     for divisor in range(2 * terms - 3, 0, -2):
         series *= square
         series += 1 / divisor

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from heatproof.cases import Batch
+from heatproof.exact import normal
 from heatproof.explainers.base import (
     LooksAt,
     SampledExplainer,
@@ -21,7 +22,6 @@ from heatproof.explainers.base import (
     require_positive,
 )
 from heatproof.explainers.baseline_inputs import baseline_of, require_baseline
-from heatproof.exact import normal
 from heatproof.lazy import np, torch
 from heatproof.seeds import CaseRandom, SampleDraws
 

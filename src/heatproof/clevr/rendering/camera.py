@@ -30,7 +30,8 @@ def axes_towards_origin(place: Sequence[float] | NDArray[np.float64]) -> NDArray
 def unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """The vector at length 1."""
     x, y, z = vector
-    return vector / np.sqrt(x * x + y * y + z * z)
+    scaled: NDArray[np.float64] = vector / np.sqrt(x * x + y * y + z * z)
+    return scaled
 
 
 @dataclass(frozen=True)

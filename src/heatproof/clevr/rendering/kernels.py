@@ -71,6 +71,11 @@ def quick(function: Function) -> Function:
     return cast(Function, njit(fastmath=True, **INLINED)(function))
 
 
+def entry(fastmath: bool) -> Callable[[Function], Function]:
+    """Compile at the first call from Python and keep the result on disk."""
+    return cast(Callable[[Function], Function], njit(fastmath=fastmath, **CALLED))
+
+
 @strict
 def dot(a: Vector, b: Vector) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
@@ -473,7 +478,7 @@ def in_window(x: int, y: int, w: World) -> Any:
     return bits
 
 
-@njit(**CALLED)  # type: ignore[untyped-decorator]
+@entry(fastmath=False)
 def object_ids(width: int, height: int, w: World) -> NDArray[np.uint8]:
     """Which object is seen at each pixel's centre: k for object k - 1, 0 for none."""
     ids = np.zeros((height, width), np.uint8)
@@ -580,7 +585,7 @@ def weighed(weight: Vector, gain: float, base: Vector, tints: bool) -> Vector:
     return weight[0] * gain, weight[1] * gain, weight[2] * gain
 
 
-@njit(fastmath=True, **CALLED)  # type: ignore[untyped-decorator]
+@entry(fastmath=True)
 def trace(first: int, last: int, width: int, height: int, samples: int, vertices: int, seed: Any, w: World) -> Any:
     """Linear light, colour of surfaces and normals of the rows first to last - 1."""
     pictures = np.zeros((3, last - first, width, 3), np.float32)
