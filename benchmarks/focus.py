@@ -14,13 +14,13 @@ from tests.reference.libraries import import_quantus
 
 import heatproof
 from benchmarks.workloads import cpu_seconds
-from heatproof.focus.classifiers import Classifier, with_channels_last, with_gradient
-from heatproof.focus.mosaics import LAYOUTS, MosaicSettings, assemble, draw_mosaics
-from heatproof.focus.objects import shipped_pictures
-from heatproof.focus.pictures import find_pictures
+from heatproof.clevr.objects import shipped_pictures
 from heatproof.metrics.heatmap_scores import score_heatmaps
 from heatproof.metrics.localisation import grid_mask
+from heatproof.models.classifiers import Classifier, with_channels_last, with_gradient
 from heatproof.models.image_classifiers import make_classifier
+from heatproof.mosaics.mosaics import LAYOUTS, MosaicSettings, assemble, draw_mosaics
+from heatproof.mosaics.pictures import find_pictures
 
 SIDE, MAPS, AT_ONCE = 448, 1000, 50
 

@@ -78,12 +78,12 @@ def seeded(scenes: int) -> Iterator[tuple[str, bytes]]:
     from heatproof import mnist1d
     from heatproof.clevr.files import open_dataset
     from heatproof.clevr.ground_truth import make_masks
+    from heatproof.clevr.objects import shipped_pictures
     from heatproof.clevr.questions.make import make_questions
     from heatproof.clevr.rendering.dataset import render_dataset
     from heatproof.exact import normal
-    from heatproof.focus.mosaics import MosaicSettings, draw_mosaics
-    from heatproof.focus.objects import shipped_pictures
-    from heatproof.focus.pictures import find_pictures
+    from heatproof.mosaics.mosaics import MosaicSettings, draw_mosaics
+    from heatproof.mosaics.pictures import find_pictures
 
     train, test = mnist1d.make()
     yield "MNIST-1D", b"".join(part.x.tobytes() + part.template.tobytes() for part in (train, test))

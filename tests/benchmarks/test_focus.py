@@ -11,9 +11,9 @@ from polars.testing import assert_frame_equal
 import heatproof
 from heatproof.benchmarks import focus
 from heatproof.benchmarks.focus import Focus
+from heatproof.clevr.objects import CLASSES, SIDE, read_sheet, render_objects, shipped_pictures
 from heatproof.errors import HeatproofError
-from heatproof.focus.experiments import focus_by_model
-from heatproof.focus.objects import CLASSES, SIDE, read_sheet, render_objects, shipped_pictures
+from heatproof.experiments.focus import focus_by_model
 
 EXPLAINERS = ["grad_cam", "grad_cam_pp", "smoothgrad:samples=2,sigma=0.2", "random", "oracle"]
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import heatproof
-from heatproof.focus.bias_results import SHOWN_MOSAICS, SHOWN_PAIRS, write_bias
+from heatproof.experiments.bias import SHOWN_MOSAICS, SHOWN_PAIRS, write_bias
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
 

@@ -12,8 +12,8 @@ from captum.attr import ShapleyValues
 from torch import Tensor
 
 from heatproof.explainers.kernel_shap import KernelShap, draw_coalitions, kernel, members, size_weights
+from heatproof.explainers.scored import Scored
 from heatproof.explainers.segments import blocks
-from heatproof.models.scored import Scored
 from heatproof.seeds import CaseRandom
 from reference.explainers import Net
 

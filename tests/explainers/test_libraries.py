@@ -9,8 +9,8 @@ from torch import nn
 
 from heatproof.errors import HeatproofError
 from heatproof.explainers.libraries import CaptumExplainer, library
+from heatproof.explainers.scored import Scored
 from heatproof.explainers.spec import make_explainer, make_explainers, split_specs
-from heatproof.models.scored import Scored
 from heatproof.seeds import CaseRandom, derive_seed
 from heatproof.testing import check_explainer
 from reference.explainers import Net

@@ -14,7 +14,7 @@ from captum.attr import Occlusion as CaptumOcclusion
 from heatproof.errors import HeatproofError
 from heatproof.explainers.base import QUANTITIES, Quantity
 from heatproof.explainers.perturbation import MaskMaker, Occlusion, Rise, Sise, draw_numbers, soft_otsu
-from heatproof.models.scored import Scored
+from heatproof.explainers.scored import Scored
 from heatproof.seeds import CaseRandom
 from reference import explainers as reference
 from reference.explainers import Array, Net

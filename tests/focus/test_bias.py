@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from heatproof.errors import HeatproofError
-from heatproof.focus.bias import class_means, find_pairs, holm, over_all_classes, p_below, pair_rows, worst_mosaics
+from heatproof.results.bias import class_means, find_pairs, holm, over_all_classes, p_below, pair_rows, worst_mosaics
 
 
 def mosaic(name: str, labels: str, shares: tuple[float, ...], target: str = "x") -> dict[str, object]:

@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 
 import heatproof
+from heatproof.clevr.objects import shipped_pictures
 from heatproof.cli import main
-from heatproof.focus.bias_results import SHOWN_MOSAICS, write_bias
-from heatproof.focus.mosaics import Mosaic
-from heatproof.focus.objects import shipped_pictures
-from heatproof.focus.worst import OTHER, TARGET, framed
+from heatproof.experiments.bias import SHOWN_MOSAICS, write_bias
+from heatproof.experiments.worst import OTHER, TARGET, framed
+from heatproof.mosaics.mosaics import Mosaic
 
 LOOSE = {"below": 0.85, "level": 0.2}
 """So loose that pairs are found in a model without bias."""

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 import heatproof
+from heatproof.benchmarks.focus_alone import accuracy_alone
+from heatproof.clevr.objects import CLASSES, shipped_pictures
 from heatproof.cli.train import app as train_command
 from heatproof.errors import HeatproofError
-from heatproof.focus.alone import accuracy_alone
-from heatproof.focus.classifiers import load_classifier, with_channels_last, with_options
-from heatproof.focus.heads import split
-from heatproof.focus.mosaics import MosaicSettings, draw_mosaics
-from heatproof.focus.objects import CLASSES, shipped_pictures
-from heatproof.focus.pictures import find_pictures, tile
+from heatproof.models.classifiers import load_classifier, with_channels_last, with_options
+from heatproof.models.heads import split
 from heatproof.models.image_classifiers import make_classifier
 from heatproof.models.linear_head import fit_head
 from heatproof.models.weights import save_weights
+from heatproof.mosaics.mosaics import MosaicSettings, draw_mosaics
+from heatproof.mosaics.pictures import find_pictures, tile
 from reference.libraries import import_torchvision
 
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])

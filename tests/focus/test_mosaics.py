@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from heatproof.errors import HeatproofError
-from heatproof.focus.mosaics import LAYOUTS, MosaicSettings, assemble, draw_mosaics, read_mosaics, write_mosaics
-from heatproof.focus.pictures import Pictures, check_picture, find_pictures, tile
+from heatproof.mosaics.mosaics import LAYOUTS, MosaicSettings, assemble, draw_mosaics, read_mosaics, write_mosaics
+from heatproof.mosaics.pictures import Pictures, check_picture, find_pictures, tile
 
 
 def make_pictures(folder: Path, counts: dict[str, int], size: tuple[int, int] = (20, 24)) -> Path:

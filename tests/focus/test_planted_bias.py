@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heatproof.errors import HeatproofError
-from heatproof.focus.planted import PLANTED, Planting, judge, rates, validate
+from heatproof.experiments.planted import PLANTED, Planting, judge, rates, validate
 
 SMALL = {"pictures": 110, "judged": 16}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from heatproof.focus.randomise import Versions, layers_from_the_top, without_draw
+from heatproof.models.versions import Versions, layers_from_the_top, without_draw
 
 
 @pytest.fixture

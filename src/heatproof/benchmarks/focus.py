@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
+from heatproof.benchmarks.focus_alone import accuracy_alone
 from heatproof.cases import Batch
+from heatproof.clevr.objects import SIDE, shipped_pictures
 from heatproof.engine.parts import ScoreRows
 from heatproof.engine.plan import TYPICAL_SIZE, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import Explainer, untouched
-from heatproof.focus.alone import accuracy_alone
-from heatproof.focus.classifiers import (
+from heatproof.lazy import np, pl, torch
+from heatproof.metrics.heatmap_scores import score_heatmaps
+from heatproof.metrics.localisation import best_column, grid_mask
+from heatproof.models.classifiers import (
     EMBEDDED,
     load_classifier,
     output_numbers,
@@ -28,13 +32,9 @@ from heatproof.focus.classifiers import (
     with_channels_last,
     with_options,
 )
-from heatproof.focus.mosaics import Layout, Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
-from heatproof.focus.objects import SIDE, shipped_pictures
-from heatproof.focus.pictures import Fit, find_pictures
-from heatproof.focus.randomise import Randomise, Versions
-from heatproof.lazy import np, pl, torch
-from heatproof.metrics.heatmap_scores import score_heatmaps
-from heatproof.metrics.localisation import best_column, grid_mask
+from heatproof.models.versions import Randomise, Versions
+from heatproof.mosaics.mosaics import Layout, Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
+from heatproof.mosaics.pictures import Fit, find_pictures
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
 

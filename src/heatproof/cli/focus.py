@@ -54,8 +54,8 @@ def objects(
 
     Example: heatproof focus objects pictures --split mine --per-class 100
     """
+    from heatproof.clevr.objects import SHEET, render_objects, write_pictures, write_sheet
     from heatproof.errors import HeatproofError
-    from heatproof.focus.objects import SHEET, render_objects, write_pictures, write_sheet
     from heatproof.progress import bars
 
     if out.exists() and any(out.iterdir()):
@@ -85,7 +85,7 @@ def mosaics(
     Example: heatproof focus mosaics --images photos --per-class 100 --out mosaics
     """
     from heatproof.benchmarks.focus import Focus
-    from heatproof.focus.mosaics import check_files, write_mosaics
+    from heatproof.mosaics.mosaics import check_files, write_mosaics
     from heatproof.progress import bars
 
     options = given(images=images, subset=subset, tile=tile, fit=fit)
@@ -127,7 +127,7 @@ def layout(
 
     Example: heatproof focus layout --explainer lrp:composite=focus
     """
-    from heatproof.focus.experiments import layouts
+    from heatproof.experiments.focus import layouts
 
     options = classifier_options(images, subset, model, weights, labels, mean, std, tile, fit) | given(only=only)
     finish(out, "layout", layouts(out, explainer, seed, mosaics_per_class=per_class, **options), ["layout"])
@@ -154,7 +154,7 @@ def randomise(
 
     Example: heatproof focus randomise --images photos --model my_net.py:build --labels labels.csv --draws 1
     """
-    from heatproof.focus.experiments import randomisation
+    from heatproof.experiments.focus import randomisation
 
     options = classifier_options(images, subset, model, weights, labels, mean, std, tile, fit) | {"draws": draws}
     groups = randomisation(out, explainer, seed, mosaics_per_class=per_class, **options)
@@ -172,7 +172,7 @@ def bias(
 
     Example: heatproof focus bias runs/focus-standard
     """
-    from heatproof.focus.bias_results import write_bias
+    from heatproof.experiments.bias import write_bias
     from heatproof.progress import bars
     from heatproof.report.page import REPORT
 
@@ -211,7 +211,7 @@ def planted_bias(
     out: Out = Path("runs/focus-planted-bias"),
 ) -> None:
     """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names."""
-    from heatproof.focus.planted import rates, row_line, validate
+    from heatproof.experiments.planted import rates, row_line, validate
     from heatproof.progress import bars
 
     with bars() as progress:

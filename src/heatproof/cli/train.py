@@ -43,7 +43,7 @@ def focus_classifier(
 
     Example: heatproof train focus-classifier --out net.npz
     """
-    from heatproof.focus.objects import read_sheet, render_objects
+    from heatproof.clevr.objects import read_sheet, render_objects
     from heatproof.models.object_classifier import EPOCHS, accuracy, train
     from heatproof.models.weights import save_weights
     from heatproof.progress import bars
@@ -113,7 +113,7 @@ def focus_head(
     --out dogs.npz, then heatproof run focus --images dogs.csv --model alexnet_linear --weights dogs.npz
     """
     from heatproof.errors import require_whole
-    from heatproof.focus.heads import train_head, write_split
+    from heatproof.models.heads import train_head, write_split
     from heatproof.models.weights import save_weights
     from heatproof.progress import bars
 

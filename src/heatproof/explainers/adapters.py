@@ -71,7 +71,7 @@ class FunctionExplainer(ForeignExplainer):
         return {"quantity": self.quantity, "function": self.label}
 
     def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
-        from heatproof.models.scored import Scored
+        from heatproof.explainers.scored import Scored
 
         return self.function(Scored(model, self.quantity), batch.inputs, batch.target, *batch.context)
 

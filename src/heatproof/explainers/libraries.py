@@ -56,7 +56,7 @@ class CaptumExplainer(LibraryExplainer):
         return class_of("captum", "captum.attr", self.method, "attribute")
 
     def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
-        from heatproof.models.scored import Scored
+        from heatproof.explainers.scored import Scored
 
         asked = model if self.quantity == "logit" else Scored(model, self.quantity)
         options = dict(self.options)
@@ -98,7 +98,7 @@ class ZennitExplainer(LibraryExplainer):
         return class_of("zennit", "zennit.composites", self.method, "context")
 
     def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
-        from heatproof.models.scored import Asked, Scored
+        from heatproof.explainers.scored import Asked, Scored
 
         asked = Asked(model if self.quantity == "logit" else Scored(model, self.quantity), batch.context)
         options = dict(self.options)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heatproof.errors import HeatproofError
-from heatproof.focus.classifiers import IMAGENET, Classifier
-from heatproof.focus.mosaics import write_csv
-from heatproof.focus.pictures import TRAINING, Fit, Pictures, find_pictures, tile
 from heatproof.lazy import np, torch
+from heatproof.models.classifiers import IMAGENET, Classifier
+from heatproof.mosaics.mosaics import write_csv
+from heatproof.mosaics.pictures import TRAINING, Fit, Pictures, find_pictures, tile
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
 from heatproof.workspace import workspace, write_whole

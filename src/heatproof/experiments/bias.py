@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heatproof.errors import HeatproofError
-from heatproof.focus.bias import (
+from heatproof.experiments.figures import pair_matrix
+from heatproof.experiments.focus import write_text
+from heatproof.experiments.worst import write_worst
+from heatproof.lazy import pl
+from heatproof.progress import Progress, silent
+from heatproof.results.bias import (
     BELOW,
     LEAST,
     LEVEL,
@@ -20,11 +25,6 @@ from heatproof.focus.bias import (
     tile_shares,
     worst_mosaics,
 )
-from heatproof.focus.experiments import write_text
-from heatproof.focus.figures import pair_matrix
-from heatproof.focus.worst import write_worst
-from heatproof.lazy import pl
-from heatproof.progress import Progress, silent
 from heatproof.results.run import Run
 from heatproof.workspace import write_whole
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from heatproof.api import run
+from heatproof.clevr.objects import Look, Looks, render_objects, write_pictures
 from heatproof.clevr.rendering import world
 from heatproof.errors import HeatproofError, require_whole
-from heatproof.focus.bias import LEVEL, chosen_explainer, find_pairs, holm, pair_rows, tile_shares
-from heatproof.focus.bias_results import write_bias
-from heatproof.focus.objects import Look, Looks, render_objects, write_pictures
+from heatproof.experiments.bias import write_bias
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, silent
+from heatproof.results.bias import LEVEL, chosen_explainer, find_pairs, holm, pair_rows, tile_shares
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:

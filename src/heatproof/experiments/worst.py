@@ -11,12 +11,12 @@ from heatproof.engine.plan import for_quantities
 from heatproof.engine.store import differences
 from heatproof.errors import HeatproofError
 from heatproof.explainers.spec import make_explainer
-from heatproof.focus.bias import first_model
-from heatproof.focus.mosaics import Mosaic, assemble, check_files
 from heatproof.lazy import np, pl
+from heatproof.mosaics.mosaics import Mosaic, assemble, check_files
 from heatproof.progress import Progress
 from heatproof.report.bias import picture_name
 from heatproof.report.gallery import overlay
+from heatproof.results.bias import first_model
 from heatproof.results.manifest import is_object
 from heatproof.results.run import Run
 from heatproof.seeds import CaseRandom

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heatproof.explainers.base import untouched
-from heatproof.focus.classifiers import Classifier
-from heatproof.focus.mosaics import Mosaic, assemble
-from heatproof.focus.pictures import Fit
 from heatproof.lazy import np, torch
+from heatproof.models.classifiers import Classifier
+from heatproof.mosaics.mosaics import Mosaic, assemble
+from heatproof.mosaics.pictures import Fit
 from heatproof.progress import Progress, silent
 
 if TYPE_CHECKING:

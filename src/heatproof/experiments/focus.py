@@ -7,10 +7,10 @@ from typing import Any
 
 from heatproof.api import run
 from heatproof.benchmarks.focus import under_paper_pooling
-from heatproof.focus.figures import box_plot, histograms
-from heatproof.focus.mosaics import LAYOUTS
-from heatproof.focus.randomise import EVERYTHING, without_draw
+from heatproof.experiments.figures import box_plot, histograms
 from heatproof.lazy import pl
+from heatproof.models.versions import EVERYTHING, without_draw
+from heatproof.mosaics.mosaics import LAYOUTS
 from heatproof.progress import Progress, bars
 from heatproof.results.run import Run
 from heatproof.workspace import write_whole

@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import untouched
-from heatproof.focus.pictures import LEAST_SIDE, Fit, read_table
 from heatproof.lazy import np, torch
 from heatproof.loading import load_object, names_object
+from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -97,7 +97,7 @@ def load_classifier(model: Any, weights: Path | None = None) -> Classifier:
 
 def embedded_classifier(weights: Path | None) -> Classifier:
     """The classifier of single objects that ships with the package."""
-    from heatproof.focus.objects import CLASSES, SIDE
+    from heatproof.clevr.objects import CLASSES, SIDE
     from heatproof.models.object_classifier import ObjectClassifier
     from heatproof.models.weights import load_weights
 
@@ -200,7 +200,7 @@ LIBRARIES: dict[str, Callable[[str, Path | None], Classifier]] = {
 
 def load_program(path: Path) -> torch.nn.Module:
     """A network that comes with its own code: TorchScript, or torch.export."""
-    from heatproof.models.scored import Scored
+    from heatproof.explainers.scored import Scored
 
     if not path.is_file():
         raise HeatproofError(f"there is no file {path}.")

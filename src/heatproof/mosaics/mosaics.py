@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from heatproof.errors import HeatproofError, require_whole
-from heatproof.focus.pictures import Fit, Pictures, check_picture, read_table, tile
 from heatproof.lazy import np
+from heatproof.mosaics.pictures import Fit, Pictures, check_picture, read_table, tile
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
 from heatproof.workspace import whole, write_whole

@@ -125,7 +125,7 @@ def read_sheet() -> dict[str, NDArray[np.uint8]]:
     """The shipped pictures by class."""
     from PIL import Image
 
-    with resources.files("heatproof.focus").joinpath(SHEET).open("rb") as file, Image.open(file) as sheet:
+    with resources.files("heatproof.clevr").joinpath(SHEET).open("rb") as file, Image.open(file) as sheet:
         pixels = np.asarray(sheet.convert("RGB"))
     stacks = pixels.reshape(len(CLASSES), SIDE, -1, SIDE, 3).swapaxes(1, 2)
     return dict(zip(CLASSES, stacks, strict=True))
@@ -133,7 +133,7 @@ def read_sheet() -> dict[str, NDArray[np.uint8]]:
 
 def shipped_pictures() -> Path:
     """The shipped pictures as files: a folder per class, in the cache folder."""
-    sheet = resources.files("heatproof.focus").joinpath(SHEET).read_bytes()
+    sheet = resources.files("heatproof.clevr").joinpath(SHEET).read_bytes()
     folder = workspace("focus", f"objects-{derive_seed(sheet) % 16**8:08x}")
     if not (folder / ".whole").exists():
         write_pictures(read_sheet(), folder)

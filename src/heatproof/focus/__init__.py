@@ -1,1 +1,0 @@
-"""Focus: pictures, mosaics, the classifiers that see them, and what is found in the scores."""

@@ -1,0 +1,1 @@
+"""Mosaics of pictures: reading pictures, drawing and joining them."""
