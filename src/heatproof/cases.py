@@ -1,4 +1,4 @@
-"""Batch: the cases that are explained, with everything that is known about them."""
+"""Batch: the cases that are explained, with everything that is known about them. Chunk: a fixed piece of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from typing import Any
 
 from heatproof.errors import HeatproofError
 from heatproof.lazy import torch
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A fixed piece of a benchmark's cases, explained on one model; both names are fit for file names."""
+
+    name: str
+    model: str
+    cases: int
+
+    @property
+    def stem(self) -> str:
+        """What its files are called."""
+        return f"{self.model}.{self.name}"
 
 
 @dataclass(frozen=True, eq=False)

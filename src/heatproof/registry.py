@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from heatproof.errors import HeatproofError, unknown_name
 
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
 
 
 class Registry(Generic[T]):
@@ -25,6 +26,16 @@ class Registry(Generic[T]):
                 raise HeatproofError(f"{self.kind} {name!r} is registered already; choose another name.")
             self._entries[name] = entry
             return entry
+
+        return file_under_name
+
+    def register_class(self, name: str) -> Callable[[C], C]:
+        """Class decorator: the class is filed under `name`, and knows it as its attribute `name`."""
+
+        def file_under_name(cls: C) -> C:
+            cls.name = name  # type: ignore[attr-defined]
+            self.register(name)(cls)  # type: ignore[arg-type]
+            return cls
 
         return file_under_name
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from heatproof.lazy import torch
 
@@ -18,12 +19,27 @@ def derive_seed(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
+class Named(Protocol):
+    """What has a name, and a label where that is empty."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class CaseRandom:
     """Random numbers for the cases of one explainer in one run."""
 
     run_seed: int
     explainer: str
+
+    @classmethod
+    def of(cls, run_seed: int, explainer: Named) -> CaseRandom:
+        """Those of an explainer: its parameters do not change its draws."""
+        return cls(run_seed, explainer.name or explainer.label)
 
     def generator(self, case: str) -> torch.Generator:
         """The random stream that belongs to `case` alone. It lives on the CPU, whatever the model's device."""

@@ -1,64 +1,67 @@
-"""What a benchmark is: cases, a model for them, scores, and the paper's table. The engine needs nothing else."""
+"""What a benchmark is: a recipe, and what becomes of it when it is opened. The engine needs nothing else."""
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from heatproof.cases import Batch
-from heatproof.errors import unknown_name
+from heatproof.cases import Batch, Chunk
+from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import pl, torch
+from heatproof.metrics import metrics
+from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
 from heatproof.registry import Registry
+from heatproof.story import Mark, MetricWords, Story
 
 if TYPE_CHECKING:
-    from heatproof.engine.parts import ScoreRows
-    from heatproof.engine.plan import Chunk
+    from numpy.typing import NDArray
+
     from heatproof.explainers.base import Explainer, Quantity
 
 benchmarks: Registry[type[Benchmark]] = Registry("benchmark")
-
-B = TypeVar("B", bound="type[Benchmark]")
-
-
-def register_benchmark(name: str) -> Callable[[B], B]:
-    """Class decorator: the benchmark is known as `name`."""
-
-    def file_under_name(cls: B) -> B:
-        cls.name = name
-        benchmarks.register(name)(cls)
-        return cls
-
-    return file_under_name
+register_benchmark = benchmarks.register_class
+"""Class decorator: the benchmark is known by this name."""
 
 
+def option(default: Any, text: str, **further: Any) -> Any:
+    """A field of a benchmark with its help text; `metavar`, `flag` (for the command line) may be said too."""
+    return field(default=default, metadata={"help": text, **further})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Benchmark(ABC):
-    """Puts cases, model and scores together the way one paper does. Its constructor arguments are its options."""
+    """A recipe: its fields are its options. It keeps nothing that it finds out; `open` gives that back.
+
+    The docstring of a benchmark is the help text of its command, examples included.
+    """
 
     name: ClassVar[str] = ""
     title: ClassVar[str]
     paper: ClassVar[str]
-    dataset: str
     metrics: ClassVar[tuple[str, ...]]
     """The metrics of the table, the one that ranks first."""
-    default_explainers: tuple[str, ...]
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]]
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"standard": {}}
     """Options by preset name."""
-    case_settings: ClassVar[tuple[str, ...]] = ()
-    """The parts of `configuration` that decide what a case of a given name is; runs that agree in them share cases."""
+    preset_help: ClassVar[str] = ""
     batch_size: ClassVar[int] = 500
     """Cases explained at a time, unless a run says otherwise."""
     quantities: ClassVar[tuple[Quantity, ...]] = ("probability", "logit")
     """What is explained, unless a run says otherwise."""
+
+    @property
+    @abstractmethod
+    def default_explainers(self) -> tuple[str, ...]:
+        """The paper's methods in the reading that we take, floors and ceiling."""
 
     @classmethod
     def from_preset(cls, preset: str, **options: Any) -> Benchmark:
         """The benchmark as the preset has it, with the options that are given and not None changed."""
         if preset not in cls.presets:
             raise unknown_name("preset", preset, cls.presets)
-        known = inspect.signature(cls).parameters
+        known = [f.name for f in fields(cls)]
         for name in options:
             if name not in known:
                 raise unknown_name(f"option of {cls.name}", name, known)
@@ -66,76 +69,133 @@ class Benchmark(ABC):
         return cls(**{**cls.presets[preset], **given})
 
     @abstractmethod
-    def prepare(self, progress: Progress = silent) -> None:
-        """Make or load data and models. Bad options are errors here, before any long work."""
+    def open(self, seed: int, progress: Progress = silent) -> Opened:
+        """Make or load data and models, once; `seed` is the run's. Bad options are errors before any long work."""
 
-    def rehearse(self, progress: Progress = silent) -> None:
-        """As much of `prepare` as it takes to say what a run would cost, without long work."""
-        self.prepare(progress)
+    def rehearse(self, seed: int, progress: Progress = silent) -> Opened:
+        """As much of `open` as it takes to say what a run would cost, without long work."""
+        return self.open(seed, progress)
 
-    @abstractmethod
-    def configuration(self) -> dict[str, Any]:
-        """What the scores depend on, as plain data: options, fingerprints of data and weights."""
 
-    @abstractmethod
-    def chunks(self) -> Sequence[Chunk]:
-        """The cases, cut into fixed pieces."""
+@dataclass(frozen=True)
+class Ending:
+    """What can be said only when all scores are there."""
 
-    def chunks_for(self, explainer: Explainer) -> Sequence[Chunk]:
-        """The cases as this explainer gets them: smaller pieces where each of its cases costs much."""
-        return self.chunks()
+    notes: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
 
-    def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
-        """The chunks to look for these cases in; all of them, unless a benchmark knows better."""
-        return self.chunks()
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OpenedCases(ABC):
+    """Cases that were found, and what is said of their scores. Nothing of it changes afterwards.
+
+    story        what a reader needs to know
+    settings     what the scores depend on, as plain data; two runs that differ in it are not one
+    fingerprint  of the cases, names and content: runs that agree in it can be compared case by case
+    models       a fingerprint of the weights of each model, by the model's name
+    counts       how many cases there are, by the name of their part; an empty name where there is one part only
+    per_chunk    how many cases are scored and stored together
+    """
+
+    story: Story
+    settings: Mapping[str, Any]
+    fingerprint: str
+    models: Mapping[str, str]
+    counts: Mapping[str, int]
+    per_chunk: int
+
+    def chunks(self, most: int | None = None) -> list[Chunk]:
+        """The cases of every model, cut into pieces of `per_chunk`, or fewer."""
+        size = min(self.per_chunk, most or self.per_chunk)
+        return [
+            Chunk(f"{part}-{start:06d}" if part else f"{start:06d}", model, min(size, count - start))
+            for model in self.models
+            for part, count in self.counts.items()
+            for start in range(0, count, size)
+        ]
+
+    def remembers(self) -> pl.Expr:
+        """Which score rows `summarise` and `end` look at; the others are not held."""
+        return pl.lit(False)
+
+    def summarise(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Further score rows that need the remembered rows of the whole data set."""
+        return rows.clear()
+
+    def subsets(self) -> Mapping[str, pl.Expr]:
+        """Parts of the cases that get lines of their own, each a condition on the score rows."""
+        return {}
+
+    def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:  # noqa: ARG002
+        """Notes and marks, from the remembered rows and the leaderboard."""
+        return Ending()
+
+    def reference(self) -> Reference:
+        """The paper's numbers."""
+        return Reference()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Opened(OpenedCases):
+    """What `open` found: cases, the models that they are explained on, and how relevance is scored."""
+
+    def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:  # noqa: ARG002
+        """The chunks of the first model to look for these cases in; all of them, unless a benchmark knows better."""
+        first = next(iter(self.models))
+        return [chunk for chunk in self.chunks() if chunk.model == first]
 
     @abstractmethod
     def load(self, chunk: Chunk) -> Batch:
         """The cases of a chunk."""
 
     @abstractmethod
-    def model_for(self, chunk: Chunk) -> torch.nn.Module:
-        """The model that the cases of a chunk are explained on."""
+    def model(self, name: str) -> torch.nn.Module:
+        """The model that the chunks of this name are explained on."""
 
-    def model_to_explain(self, chunk: Chunk, explainer: Explainer) -> torch.nn.Module:
+    def form(self, name: str, explainer: Explainer) -> torch.nn.Module:  # noqa: ARG002
         """The same model in the form that suits this explainer best."""
-        return self.model_for(chunk)
+        return self.model(name)
 
     @abstractmethod
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         """Score rows: one per case, metric and variant (`score_rows` makes them)."""
 
-    def summarise(self, scores: ScoreRows) -> pl.DataFrame:
-        """Further score rows that need the rows of a whole data set."""
-        return scores.none()
-
-    def subsets(self) -> Mapping[str, pl.Expr]:
-        """Parts of the cases that get lines of their own, each a condition on the score rows."""
-        return {}
-
-    def columns(self) -> Sequence[Mapping[str, str]]:
-        """What the table shows first: metric, ground truth and pooling of each column. Empty: its metrics."""
-        return ()
-
-    def notes(self, scores: ScoreRows, table: pl.DataFrame) -> list[str]:
-        """What a reader of the table should know, said with the run's own numbers."""
-        return []
-
-    def examples(self) -> frozenset[str]:
-        """The cases whose heatmaps are kept for the page."""
-        return frozenset()
-
-    def case_title(self, case: str) -> str:
-        """What to write over an example; empty for nothing."""
-        return ""
-
     def as_pictures(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs as people look at them: pictures between 0 and 1."""
+        """Inputs as people look at them: signals as they are, pictures between 0 and 1."""
         return inputs
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OpenedMasks(OpenedCases):
+    """Cases with true masks and no model, for heatmaps that were made elsewhere.
+
+    space  the extent of masks and heatmaps
+    """
+
+    space: tuple[int, ...]
+
     @abstractmethod
-    def reference(self) -> pl.DataFrame:
-        """The paper's table: explainer (by name), target, metric, reference; other axes if the number is for one."""
+    def cases(self, chunk: Chunk) -> Sequence[str]:
+        """The cases of a chunk, by the names of their heatmaps."""
+
+    @abstractmethod
+    def score(self, chunk: Chunk, relevance: NDArray[Any], problems: Sequence[str]) -> pl.DataFrame:
+        """Score rows of the chunk's heatmaps (cases, channels, *space).
+
+        `problems` says of each what was wrong with it; empty for good ones.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The paper's table: explainer (by name), target, metric, reference; other axes if a number is for one.
+
+    `is_about_this`: whether network and data are the paper's. If not, the numbers do not stand beside ours, but in a
+    column of their own.
+    """
+
+    rows: pl.DataFrame | None = None
+    is_about_this: bool = False
 
 
 def score_rows(
@@ -156,3 +216,22 @@ def score_rows(
         for (metric, ground_truth, pooling), value in values.items()
     ]
     return pl.concat(frames)
+
+
+def metric_words(names: Iterable[str]) -> tuple[MetricWords, ...]:
+    """What tables need to know of registered metrics."""
+    found = (metrics[name] for name in names)
+    return tuple(MetricWords(m.name, m.title, m.summary, m.higher_is_better, m.range, m.paper) for m in found)
+
+
+def require_poolings(names: Sequence[str]) -> None:
+    """At least one pooling must be named, and all must be known."""
+    if not names:
+        raise HeatproofError("poolings is empty; name at least one (heatproof list poolings).")
+    for name in names:
+        poolings[name]
+
+
+def require_limit(limit: int | None) -> None:
+    if limit is not None:
+        require_whole("limit", limit, 1)

@@ -10,49 +10,59 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from heatproof import mnist1d
-from heatproof.benchmarks.base import Benchmark, register_benchmark, score_rows
-from heatproof.cases import Batch
-from heatproof.engine.parts import ScoreRows
-from heatproof.engine.plan import Chunk
+from heatproof.benchmarks.base import (
+    Benchmark,
+    Ending,
+    Opened,
+    Reference,
+    metric_words,
+    option,
+    register_benchmark,
+    require_limit,
+    require_poolings,
+    score_rows,
+)
+from heatproof.benchmarks.references import read_reference
+from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import untouched
 from heatproof.lazy import np, pl, torch
-from heatproof.loading import load_object
 from heatproof.metrics.fidelity import drop, increase
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
 from heatproof.metrics.understandability import WindowRule, cut_windows, roe_accuracy, window_mask, window_starts
-from heatproof.pooling import pool, poolings
+from heatproof.pooling import pool
 from heatproof.progress import Progress, silent
-from heatproof.workspace import workspace
+from heatproof.story import Mark, Story, Words
 
 if TYPE_CHECKING:
     from heatproof.mnist1d import Signals
-    from heatproof.models.mnist1d_cnn import Mnist1dCnn
 
 ROE_LENGTH = 12
 CHUNK = 500
+DIGITS = 10
 
 
 @register_benchmark("svea")
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Svea(Benchmark):
-    """The SVEA benchmark.
+    """SVEA: short signals, a shallow network; about a minute on a laptop.
 
-    limit        use about this many signals, four in five for training the SVM (default: all 5,000)
-    weights      explain the paper's network with the weights of this file
-    model        explain this network instead: a module (B, 1, 40) -> (B, 10), or `file.py:factory`
-    model_seeds  explain this many networks, trained from seeds 1, 2, ...
-    retrain      train them even where weights ship with the package
-    window       where the ROE begins: "clipped" (reproduces the paper) or "literal" (equation 1 as printed)
-    poolings     how signed relevance becomes non-negative for the scores against the template
+    Examples:
+
+    heatproof run svea --preset quick
+
+    heatproof run svea --explainers rise:masks=1000,gradient --target logit
+
+    heatproof run svea --explainers gradient,my_method.py:explain --out runs/mine
+
+    heatproof run svea --model my_net.py:build
     """
 
     title = "SVEA: regions of explanation on MNIST-1D"
@@ -60,55 +70,56 @@ class Svea(Benchmark):
         "Sattarzadeh et al. 2021, SVEA: A Small-scale Benchmark for Validating the Usability of Post-hoc Explainable AI"
         " Solutions in Image and Signal Recognition"
     )
-    dataset = "mnist1d"
     metrics = ("roe_accuracy", "drop", "increase", "mass_accuracy", "rank_accuracy", "pointing_game")
-    case_settings = ("data",)
-    default_explainers = (
-        "gradient",
-        "gradient_x_input",
-        "smoothgrad",
-        "integrated_gradients",
-        "grad_cam",
-        "grad_cam_pp",
-        "grad_cam_pp:alpha=normalised",
-        "xgrad_cam",
-        "score_cam",
-        "rise",
-        "sise",
-        "random",
-        "centre",
-        "input_magnitude",
-        "oracle",
-    )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"limit": 1000},
         "standard": {},
         "paper": {"model_seeds": 3},
     }
+    preset_help = "quick: 1,000 signals. standard: all 5,000. paper: all, on three networks."
 
-    limit: int | None = None
-    weights: Path | str | None = None
-    model: Any = field(default=None, repr=False)
-    model_seeds: int = 1
-    retrain: bool = False
-    window: WindowRule = "clipped"
-    poolings: Sequence[str] = ("sum_pos", "sum_abs")
+    limit: int | None = option(None, "Use about this many signals only, four in five to train the SVM.")
+    model: Any = option(None, "Your own network (B,1,40) -> (B,10): my_net.py:factory or package:factory.")
+    weights: Path | str | None = option(None, "Weights (.npz, .pt) for the paper's network.")
+    model_seeds: int = option(1, "Explain this many networks, trained from seeds 1, 2, ...; shows their spread.")
+    retrain: bool = option(False, "Train networks even where trained ones ship with Heatproof.")
+    window: WindowRule = option(
+        "clipped", "clipped (reproduces the paper) or literal (equation 1 as printed): where the ROE begins."
+    )
+    poolings: Sequence[str] = option(
+        ("sum_pos", "sum_abs"), "How signed relevance becomes non-negative for the scores against the template."
+    )
+
+    @property
+    def default_explainers(self) -> tuple[str, ...]:
+        return (
+            "gradient",
+            "gradient_x_input",
+            "smoothgrad",
+            "integrated_gradients",
+            "grad_cam",
+            "grad_cam_pp",
+            "grad_cam_pp:alpha=normalised",
+            "xgrad_cam",
+            "score_cam",
+            "rise",
+            "sise",
+            "random",
+            "centre",
+            "input_magnitude",
+            "oracle",
+        )
 
     def __post_init__(self) -> None:
-        if self.limit is not None:
-            require_whole("limit", self.limit, 1)
+        require_limit(self.limit)
         require_whole("model_seeds", self.model_seeds, 1)
         if self.window not in get_args(WindowRule):
             raise unknown_name("window rule", self.window, get_args(WindowRule))
-        if not self.poolings:
-            raise HeatproofError("poolings is empty; name at least one (heatproof list poolings).")
-        for name in self.poolings:
-            poolings[name]
+        require_poolings(self.poolings)
         if self.weights is not None and self.model is not None:
             raise HeatproofError("give either weights (for the paper's network) or a model, not both.")
         if (self.model_seeds > 1 or self.retrain) and (self.weights is not None or self.model is not None):
             raise HeatproofError("model_seeds and retrain train networks; leave them out with weights or a model.")
-        self.networks: dict[str, Network] = {}
 
     @classmethod
     def from_preset(cls, preset: str, **options: Any) -> Benchmark:
@@ -117,54 +128,97 @@ class Svea(Benchmark):
             options["model_seeds"] = options.get("model_seeds") or 1
         return super().from_preset(preset, **options)
 
-    def rehearse(self, progress: Progress = silent) -> None:
-        self.prepare(progress, train_missing=False)
+    def open(self, seed: int, progress: Progress = silent) -> OpenedSvea:
+        return self.opened(progress, train_missing=True)
 
-    def prepare(self, progress: Progress = silent, train_missing: bool = True) -> None:
+    def rehearse(self, seed: int, progress: Progress = silent) -> OpenedSvea:
+        """Untrained networks stand in for those that would have to be trained."""
+        return self.opened(progress, train_missing=False)
+
+    def opened(self, progress: Progress, train_missing: bool) -> OpenedSvea:
+        from heatproof.models.weights import fingerprint
+
         train, test = signals()
         if self.limit is not None:
-            tests = ceil(min(self.limit, len(train) + len(test)) / 5)
-            train, test = train[: min(self.limit, len(train) + len(test)) - tests], test[:tests]
-        self.train, self.test = train, test
-        self.networks = {
+            wanted = min(self.limit, len(train) + len(test))
+            tests = ceil(wanted / 5)
+            train, test = train[: wanted - tests], test[:tests]
+        networks = {
             name: Network(module, predict(name, module, train), predict(name, module, test))
             for name, module in self.modules(progress, train_missing).items()
         }
+        first = np.unique(test.y, return_index=True)[1]
+        probabilities = next(iter(networks.values())).test
+        return OpenedSvea(
+            story=Story(
+                title=self.title,
+                paper=self.paper,
+                dataset="mnist1d",
+                metrics=metric_words(self.metrics),
+                poolings=tuple(self.poolings),
+                words=Words(
+                    cases="signals",
+                    favour="for the class",
+                    against="against it",
+                    truth="where the digit's template lies",
+                    mark="the region of explanation (ROE)",
+                    as_published="probability",
+                ),
+                examples={f"test-{i:04d}": f"digit {test.y[i]}" for i in first},
+                captions={f"test-{i:04d}": f"seen as {int(probabilities[i].argmax())}" for i in first},
+            ),
+            settings={
+                "limit": self.limit,
+                "window": self.window,
+                "roe_length": ROE_LENGTH,
+                "poolings": list(self.poolings),
+            },
+            fingerprint=hashlib.sha256(train.x.tobytes() + test.x.tobytes()).hexdigest()[:16],
+            models={name: fingerprint(network.module) for name, network in networks.items()},
+            counts={"test": len(test), "train": len(train)},
+            per_chunk=CHUNK,
+            recipe=self,
+            train=train,
+            test=test,
+            networks=networks,
+        )
 
     def modules(self, progress: Progress, train_missing: bool) -> dict[str, torch.nn.Module]:
         """The networks to explain, by name; untrained ones stand in for those that are missing, if so wished."""
-        from heatproof.models.mnist1d_cnn import Mnist1dCnn
+        from heatproof.models.mnist1d_cnn import Mnist1dCnn, trained_network
+        from heatproof.models.networks import load_network, returning_logits
         from heatproof.models.weights import load_weights
 
         if self.model is not None:
-            return dict([user_network(self.model)])
+            name, module = load_network(self.model)
+            return {name: returning_logits(module, torch.zeros(1, 1, mnist1d.Settings.length), name=name)}
         if self.weights is not None:
             network = Mnist1dCnn().eval()
             load_weights(network, Path(self.weights))
             return {Path(self.weights).stem: network}
         return {
-            f"mnist1d_cnn-{seed}": trained_network(seed, self.retrain, progress, train_missing)
+            f"mnist1d_cnn-{seed}": trained_network(seed, signals()[0], self.retrain, progress, train_missing)
             for seed in range(1, self.model_seeds + 1)
         }
 
-    def configuration(self) -> dict[str, Any]:
-        digest = hashlib.sha256(b"".join(part.x.round(9).tobytes() for part in (self.train, self.test)))
-        return {
-            "limit": self.limit,
-            "window": self.window,
-            "roe_length": ROE_LENGTH,
-            "poolings": list(self.poolings),
-            "data": digest.hexdigest()[:16],
-            "models": {name: network.fingerprint() for name, network in self.networks.items()},
-        }
 
-    def chunks(self) -> Sequence[Chunk]:
-        return [
-            Chunk(f"{split}-{start:04d}", name, min(CHUNK, len(part) - start))
-            for name in self.networks
-            for split, part in (("test", self.test), ("train", self.train))
-            for start in range(0, len(part), CHUNK)
-        ]
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network and its class probabilities for the training and the test signals."""
+
+    module: torch.nn.Module
+    train: torch.Tensor
+    test: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OpenedSvea(Opened):
+    """Signals, networks and what these see in them."""
+
+    recipe: Svea
+    train: Signals
+    test: Signals
+    networks: Mapping[str, Network]
 
     def load(self, chunk: Chunk) -> Batch:
         split, start = chunk.name.split("-")
@@ -188,11 +242,11 @@ class Svea(Benchmark):
             },
         )
 
-    def model_for(self, chunk: Chunk) -> torch.nn.Module:
-        return self.networks[chunk.model].module
+    def model(self, name: str) -> torch.nn.Module:
+        return self.networks[name].module
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
-        starts = window_starts(relevance.sum(1), ROE_LENGTH, self.window)
+        starts = window_starts(relevance.sum(1), ROE_LENGTH, self.recipe.window)
         values = {("roe_start", "", ""): starts}
         if batch.facts["split"][0] == "test":
             region = window_mask(starts, batch.space[0], ROE_LENGTH)
@@ -202,7 +256,7 @@ class Svea(Benchmark):
             full = torch.tensor(batch.facts["probability"])
             values |= {("drop", "", ""): drop(full, kept), ("increase", "", ""): increase(full, kept)}
             truth = batch.masks["template"]
-            for pooling in self.poolings:
+            for pooling in self.recipe.poolings:
                 heatmap = pool(relevance, pooling)
                 values |= {
                     ("mass_accuracy", "template", pooling): mass_accuracy(heatmap, truth),
@@ -211,12 +265,14 @@ class Svea(Benchmark):
                 }
         return score_rows(batch, values)
 
-    def summarise(self, scores: ScoreRows) -> pl.DataFrame:
+    def remembers(self) -> pl.Expr:
+        return pl.col("metric") == "roe_start"
+
+    def summarise(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The ROE test of every explainer whose regions are complete, and of the raw signals."""
         train_ids = [f"train-{i:04d}" for i in range(len(self.train))]
         test_ids = [f"test-{i:04d}" for i in range(len(self.test))]
-        starts = scores.where(pl.col("metric") == "roe_start")
-        facts = starts.select("case", "split", "label").unique("case")
+        facts = rows.select("case", "split", "label").unique("case")
         tested = []
 
         def add(model: str, explainer: str, target: str, correct: np.ndarray[Any, Any]) -> None:
@@ -235,7 +291,7 @@ class Svea(Benchmark):
         raw = roe_accuracy(self.train.x, self.train.y, self.test.x, self.test.y)
         for model in self.networks:
             add(model, "raw_input", "", raw)
-        for (model, explainer, target), group in starts.group_by("model", "explainer", "target", maintain_order=True):
+        for (model, explainer, target), group in rows.group_by("model", "explainer", "target", maintain_order=True):
             start = dict(zip(group["case"], group["value"].cast(pl.Int64), strict=True))
             if len(start) < len(train_ids) + len(test_ids):
                 continue
@@ -244,52 +300,38 @@ class Svea(Benchmark):
             add(str(model), str(explainer), str(target), roe_accuracy(train, self.train.y, test, self.test.y))
         return pl.concat(tested)
 
-    def notes(self, scores: ScoreRows, table: pl.DataFrame) -> list[str]:
-        """Why the table has two targets, with this run's own numbers."""
-        probabilities = scores.where(pl.col("metric") == "roe_start").unique(["model", "case"])["probability"]
-        saturated = (probabilities == 1.0).sum() / len(probabilities)
-        rows = table.filter((pl.col("metric") == "roe_accuracy") & pl.col("explainer").is_in(["gradient", "grad_cam"]))
-        means = {
-            (r["explainer"], r["target"]): r["mean"] for r in rows.iter_rows(named=True)
-        }  # sums of models are last
-        changes = [
-            f"{name} from {means[name, 'probability']:.1%} to {means[name, 'logit']:.1%}"
-            for name in ("gradient", "grad_cam")
-            if (means.get((name, "logit")) or 0) > (means.get((name, "probability")) or 1) + 0.02
+    def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
+        shown = rows.filter((pl.col("model") == next(iter(self.networks))) & pl.col("case").is_in(self.story.examples))
+        marks = [
+            Mark(row["explainer"], row["target"], row["case"], int(row["value"]), ROE_LENGTH)
+            for row in shown.iter_rows(named=True)
         ]
-        if not changes or saturated < 0.01:
-            return []
-        return [
-            f"Why two targets? {saturated:.1%} of the signals get a probability of exactly 1.0 in float32, so its"
-            " gradient cancels and what is left is rounding; methods that read the gradient then point anywhere."
-            f" Explaining the logit instead takes {' and '.join(changes)} in the ROE test:"
-            " much of the published ranking of gradient and CAM methods is this artefact."
-        ]
+        return Ending(notes=why_two_targets(rows, table), marks=marks)
 
-    def examples(self) -> frozenset[str]:
-        """The first test signal of each digit."""
-        first = np.unique(self.test.y, return_index=True)[1]
-        return frozenset(f"test-{i:04d}" for i in first)
-
-    def reference(self) -> pl.DataFrame:
-        with resources.files("heatproof.results").joinpath("references/svea.csv").open("rb") as file:
-            return pl.read_csv(file).with_columns(pl.col(pl.String).fill_null(""))
+    def reference(self) -> Reference:
+        """Table 1 of the paper, whose network is ours unless another was given."""
+        return Reference(read_reference("svea"), is_about_this=self.recipe.model is None)
 
 
-@dataclass(frozen=True, eq=False)
-class Network:
-    """A network and its class probabilities for the training and the test signals."""
-
-    module: torch.nn.Module
-    train: torch.Tensor
-    test: torch.Tensor
-
-    def fingerprint(self) -> str:
-        """Of the weights, and of the digits seen, because code decides as much as weights do."""
-        from heatproof.models.weights import fingerprint
-
-        seen = torch.cat([self.train, self.test]).argmax(1).numpy().tobytes()
-        return f"{fingerprint(self.module)}-{hashlib.sha256(seen).hexdigest()[:8]}"
+def why_two_targets(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+    """Why the table has two targets, with this run's own numbers."""
+    probabilities = rows.unique(["model", "case"])["probability"]
+    saturated = (probabilities == 1.0).sum() / len(probabilities)
+    lines = table.filter((pl.col("metric") == "roe_accuracy") & pl.col("explainer").is_in(["gradient", "grad_cam"]))
+    means = {(r["explainer"], r["target"]): r["mean"] for r in lines.iter_rows(named=True)}  # sums of models are last
+    changes = [
+        f"{name} from {means[name, 'probability']:.1%} to {means[name, 'logit']:.1%}"
+        for name in ("gradient", "grad_cam")
+        if (means.get((name, "logit")) or 0) > (means.get((name, "probability")) or 1) + 0.02
+    ]
+    if not changes or saturated < 0.01:
+        return []
+    return [
+        f"Why two targets? {saturated:.1%} of the signals get a probability of exactly 1.0 in float32, so its"
+        " gradient cancels and what is left is rounding; methods that read the gradient then point anywhere."
+        f" Explaining the logit instead takes {' and '.join(changes)} in the ROE test:"
+        " much of the published ranking of gradient and CAM methods is this artefact."
+    ]
 
 
 @cache
@@ -300,53 +342,10 @@ def signals() -> tuple[Signals, Signals]:
 
 def predict(name: str, module: torch.nn.Module, part: Signals) -> torch.Tensor:
     """Class probabilities (N, 10) in float32."""
-    outputs = []
-    with torch.no_grad(), untouched(module):
-        for rows in torch.as_tensor(part.x, dtype=torch.float32).unsqueeze(1).split(CHUNK):
-            try:
-                logits = module(rows)
-            except Exception as problem:
-                raise HeatproofError(
-                    f"model {name} fails on signals of shape {tuple(rows.shape)}: {type(problem).__name__}: {problem}"
-                ) from problem
-            if not isinstance(logits, torch.Tensor) or not logits.is_floating_point() or logits.shape[1:] != (10,):
-                found = f"{logits.dtype} {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else type(logits)
-                raise HeatproofError(f"model {name} must return float logits (cases, 10), one per digit; got {found}.")
-            if not bool(logits.isfinite().all()):
-                raise HeatproofError(f"model {name} returns NaN or infinite logits for signals of this data set.")
-            outputs.append(logits)
-    return (torch.cat(outputs) if outputs else torch.zeros(0, 10)).softmax(1)
+    from heatproof.models.networks import ask, check_logits
 
-
-def user_network(model: Any) -> tuple[str, torch.nn.Module]:
-    """A user's network with a name: a module, or `file.py:factory` that makes one."""
-    name = type(model).__name__
-    if isinstance(model, str):
-        name = model.rpartition(":")[2]
-        made = load_object(model)
-        try:
-            model = made if isinstance(made, torch.nn.Module) else made()
-        except Exception as problem:
-            raise HeatproofError(f"{model} fails to make a network: {type(problem).__name__}: {problem}") from problem
-    if not isinstance(model, torch.nn.Module):
-        raise HeatproofError(f"model must be a torch.nn.Module or the name of a factory for one, got {model!r}.")
-    return name, model
-
-
-def trained_network(seed: int, retrain: bool, progress: Progress, train_missing: bool = True) -> Mnist1dCnn:
-    """The paper's network trained from `seed`: shipped with the package, kept from before, or trained now."""
-    from heatproof.models.mnist1d_cnn import Mnist1dCnn, train
-    from heatproof.models.weights import load_weights, save_weights
-
-    shipped = resources.files("heatproof.models").joinpath(f"pretrained/mnist1d_cnn-{seed}.npz")
-    kept = workspace("models", f"mnist1d_cnn-{seed}.npz")
-    network = Mnist1dCnn().eval()
-    if shipped.is_file() and not retrain:
-        with resources.as_file(shipped) as path:
-            load_weights(network, path)
-    elif kept.is_file():
-        load_weights(network, kept)
-    elif train_missing:
-        network = train(signals()[0], seed, progress=progress, task=f"training network {seed}")
-        save_weights(network, kept)
-    return network
+    signals = torch.as_tensor(part.x, dtype=torch.float32).unsqueeze(1)
+    outputs = [
+        check_logits(name, ask(name, module, rows, what="signals"), len(rows), DIGITS) for rows in signals.split(CHUNK)
+    ]
+    return (torch.cat(outputs) if outputs else torch.zeros(0, DIGITS)).softmax(1)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heatproof.benchmarks.base import Benchmark
 from heatproof.cases import Batch
-from heatproof.engine.plan import Unit
-from heatproof.errors import HeatproofError
-from heatproof.explainers.base import Explainer, SampledExplainer, Size, untouched
+from heatproof.engine.sources import Explaining
+from heatproof.explainers.base import Explainer, SampledExplainer, untouched
 from heatproof.lazy import torch
 
 
 @dataclass(frozen=True)
 class ModelCost:
-    """What one row costs in a model, and what else the number of passes depends on."""
+    """What one row costs in a model."""
 
     seconds_per_pass: float
     activation_bytes: int
-    size: Size
 
 
 @dataclass(frozen=True)
@@ -38,20 +34,21 @@ class Estimate:
     memory: int
 
 
-def estimate(benchmark: Benchmark, units: Sequence[Unit], batch_size: int) -> list[Estimate]:
+def estimate(source: Explaining) -> list[Estimate]:
     """One line per explainer, in the order of the plan."""
+    units = source.units()
     costs: dict[str, ModelCost] = {}
     for unit in units:
         if unit.chunk.model not in costs:
-            costs[unit.chunk.model] = measure(benchmark.model_for(unit.chunk), benchmark.load(unit.chunk))
+            costs[unit.chunk.model] = measure(source.opened.model(unit.chunk.model), source.loaded(unit.chunk))
     lines = []
     for folder in dict.fromkeys(unit.folder for unit in units):
         chosen = [unit for unit in units if unit.folder == folder]
-        explainer = chosen[0].explainer
-        passes = [unit.chunk.cases * explainer.passes(costs[unit.chunk.model].size) for unit in chosen]
+        explainer = source.by_folder[folder]
+        passes = [unit.chunk.cases * unit.passes for unit in chosen]
         seconds = [n * costs[unit.chunk.model].seconds_per_pass for n, unit in zip(passes, chosen, strict=True)]
         row = max(costs[unit.chunk.model].activation_bytes for unit in chosen)
-        memory = rows_at_once(explainer, row, batch_size) * row if sum(passes) else 0
+        memory = rows_at_once(explainer, row, source.batch_size) * row if sum(passes) else 0
         cases = sum(unit.chunk.cases for unit in chosen)
         lines.append(
             Estimate(
@@ -77,7 +74,6 @@ def rows_at_once(explainer: Explainer, bytes_per_row: int, batch_size: int) -> i
 def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
     """Time one forward and one backward pass of a batch, twice; the second counts."""
     from heatproof.explainers.compiled import is_script
-    from heatproof.explainers.layers import last_of_each_extent, spatial_activations
 
     activations: list[int] = []
 
@@ -99,11 +95,6 @@ def measure(model: torch.nn.Module, batch: Batch) -> ModelCost:
         if outputs.requires_grad:
             torch.autograd.grad(outputs.sum(), inputs)
         seconds = time.perf_counter() - start
-        try:
-            layers = last_of_each_extent(spatial_activations(model, batch)[1])
-            channels = tuple(layer.maps(layer.output).shape[1] for layer in layers)
-        except HeatproofError:
-            channels = (0,)
     # Backward keeps the activations and makes a gradient for each.
     size = 2 * sum(activations) + 2 * batch.inputs.numel() * batch.inputs.element_size()
-    return ModelCost(seconds / (2 * len(batch)), size // len(batch), Size(batch.space, channels))
+    return ModelCost(seconds / (2 * len(batch)), size // len(batch))

@@ -1,52 +1,37 @@
-"""Units of work: one explainer on one chunk of cases."""
+"""Units of work: one explainer on one chunk of cases, as plain data."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from heatproof.explainers.base import Explainer, Quantity, ScoreExplainer, Size
-
-if TYPE_CHECKING:
-    from heatproof.benchmarks.base import Benchmark
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A fixed piece of a benchmark's cases, explained on one model; both names are fit for file names."""
-
-    name: str
-    model: str
-    cases: int
-
-    @property
-    def stem(self) -> str:
-        """What its files are called."""
-        return f"{self.model}.{self.name}"
-
-
-TYPICAL_SIZE = Size(space=(40,), channels=(32,))
-"""Where no model has been looked at yet: for the order of the work and the time left on the bar."""
+from heatproof.cases import Chunk
+from heatproof.explainers.base import Explainer, Quantity, ScoreExplainer
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One explainer on one chunk. Its result is one part on disk."""
+    """One explainer on one chunk. Its result is one part on disk.
 
-    explainer: Explainer
+    folder     the explainer's name for files, unique within a run
+    explainer  its full specification
+    target     the explained quantity; empty for an explainer that does not look at the model's score
+    passes     about how often each case goes through the model
+    """
+
+    folder: str
+    explainer: str
+    target: str
     chunk: Chunk
+    passes: int = 0
 
     @property
-    def target(self) -> str:
-        """The explained quantity; empty for an explainer that does not look at the model's score."""
-        return explained_quantity(self.explainer)
-
-    @property
-    def folder(self) -> str:
-        return folder_name(self.explainer)
+    def weight(self) -> int:
+        """What it costs, in passes; the rest of the work counts as one."""
+        return self.chunk.cases * (1 + self.passes)
 
 
 def explained_quantity(explainer: Explainer) -> str:
@@ -72,7 +57,20 @@ def for_quantities(explainers: Sequence[Explainer], quantities: Sequence[Quantit
     ]
 
 
-def make_plan(benchmark: Benchmark, explainers: Sequence[Explainer]) -> list[Unit]:
-    """Every explainer on every chunk, explainer by explainer, cheap ones first so that a table grows early."""
-    order = sorted(explainers, key=lambda explainer: explainer.passes(TYPICAL_SIZE))
-    return [Unit(explainer, chunk) for explainer in order for chunk in benchmark.chunks_for(explainer)]
+def make_units(
+    explainers: Iterable[Explainer],
+    chunks: Callable[[int], Sequence[Chunk]],
+    passes: Callable[[Explainer], int],
+) -> list[Unit]:
+    """Every explainer on every chunk; `chunks(passes)` are the pieces for explainers that cost so much.
+
+    Cheap explainers come first, so that a table grows early. Those of about the same cost take turns on each chunk, so
+    that its cases are loaded once for all of them.
+    """
+    units = []
+    for explainer in explainers:
+        count = passes(explainer)
+        for place, chunk in enumerate(chunks(count)):
+            unit = Unit(folder_name(explainer), explainer.label, explained_quantity(explainer), chunk, count)
+            units.append(((int(math.log10(1 + count)), place), unit))
+    return [unit for _, unit in sorted(units, key=lambda pair: pair[0])]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
+from heatproof.explainers.base import Size, untouched
 from heatproof.explainers.compiled import makes_maps, require_layers
 
 FURTHER_TOKENS = 8
@@ -119,3 +120,14 @@ def last_of_each_extent(activations: list[Activation]) -> list[Activation]:
     """The last activation of each extent, largest extents first."""
     last = {activation.extent: activation for activation in activations}
     return sorted(last.values(), key=lambda activation: -prod(activation.extent))
+
+
+def model_size(model: nn.Module, batch: Batch) -> Size:
+    """What the number of passes of an explainer depends on, seen in one pass of the batch."""
+    try:
+        with untouched(model):
+            layers = last_of_each_extent(spatial_activations(model, batch)[1])
+        channels = tuple(layer.maps(layer.output).shape[1] for layer in layers)
+    except HeatproofError:  # no layer has places: class activation maps will say so
+        channels = (0,)
+    return Size(batch.space, channels)

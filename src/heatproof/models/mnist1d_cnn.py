@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from heatproof.models.weights import load_weights, save_weights
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
+from heatproof.workspace import workspace
 
 if TYPE_CHECKING:
     from heatproof.mnist1d import Signals
@@ -86,3 +89,21 @@ def accuracy(model: nn.Module, signals: Signals) -> float:
     with torch.no_grad():
         predicted = model(torch.as_tensor(signals.x, dtype=torch.float32).unsqueeze(1)).argmax(1)
     return float((predicted == torch.as_tensor(signals.y)).double().mean())
+
+
+def trained_network(
+    seed: int, signals: Signals, retrain: bool, progress: Progress, train_missing: bool = True
+) -> Mnist1dCnn:
+    """The paper's network trained from `seed`: shipped with the package, kept from before, or trained now."""
+    shipped = resources.files("heatproof.models").joinpath(f"pretrained/mnist1d_cnn-{seed}.npz")
+    kept = workspace("models", f"mnist1d_cnn-{seed}.npz")
+    network = Mnist1dCnn().eval()
+    if shipped.is_file() and not retrain:
+        with resources.as_file(shipped) as path:
+            load_weights(network, path)
+    elif kept.is_file():
+        load_weights(network, kept)
+    elif train_missing:
+        network = train(signals, seed, progress=progress, task=f"training network {seed}")
+        save_weights(network, kept)
+    return network

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -64,26 +64,21 @@ class Mosaic:
 
 @dataclass(frozen=True)
 class MosaicSettings:
-    """How mosaics are drawn.
+    """How mosaics are drawn."""
 
-    per_class  mosaics of each target class
-    grid       tiles along a side
-    targets    tiles of the target class
-    layout     where they are: at random, or one of the six places of a 2x2 mosaic
-    repeats    whether a picture may be in a mosaic twice, as in the original
-    only       draw mosaics for this target class alone
-    """
-
-    per_class: int = 100
-    grid: int = 2
-    targets: int = 2
-    layout: Layout = "random"
-    repeats: bool = False
-    only: str | None = None
-    seed: int = 0
+    per_class: int = field(default=40, metadata={"help": "Mosaics of each target class."})
+    grid: int = field(default=2, metadata={"help": "Tiles along a side of a mosaic."})
+    targets: int = field(default=2, metadata={"help": "Tiles of the target class."})
+    layout: Layout = field(
+        default="random", metadata={"help": "Where they are: at random, or one of the six places of a 2x2 mosaic."}
+    )
+    repeats: bool = field(
+        default=False, metadata={"help": "Allow a picture twice in a mosaic, as the original does."}
+    )
+    only: str | None = field(default=None, metadata={"help": "Mosaics of this target class alone."})
 
     def __post_init__(self) -> None:
-        require_whole("mosaics_per_class", self.per_class, 1)
+        require_whole("per_class", self.per_class, 1)
         require_whole("grid", self.grid, 2)
         require_whole("targets", self.targets, 1)
         if self.targets >= self.grid**2:
@@ -94,7 +89,7 @@ class MosaicSettings:
             raise HeatproofError(f"layout {self.layout} is for two targets in a 2x2 mosaic.")
 
 
-def draw_mosaics(pictures: Pictures, settings: MosaicSettings) -> list[Mosaic]:
+def draw_mosaics(pictures: Pictures, settings: MosaicSettings, seed: int = 0) -> list[Mosaic]:
     """Mosaics class by class. Every picture is used about equally often; other classes too."""
     others = settings.grid**2 - settings.targets
     if settings.only is not None and settings.only not in pictures.classes:
@@ -108,7 +103,7 @@ def draw_mosaics(pictures: Pictures, settings: MosaicSettings) -> list[Mosaic]:
                 )
     mosaics: list[Mosaic] = []
     for target in [settings.only] if settings.only else pictures.classes:
-        rng = random.Random(derive_seed(settings.seed, "mosaics", target))
+        rng = random.Random(derive_seed(seed, "mosaics", target))
         wanted = [(file, target) for file in pictures.by_class[target]]
         rest = draw_others(pictures, target, others * settings.per_class, rng)
         shown = deal(wanted, settings.per_class, settings.targets, rng, settings.repeats)

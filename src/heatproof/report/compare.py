@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.report.page import static, templates
 from heatproof.results.columns import VARIANT
+from heatproof.errors import HeatproofError
 from heatproof.results.compare import in_words
-from heatproof.results.tables import Cell, first_shown, heading
+from heatproof.results.tables import Cell, first_shown
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
     from heatproof.results.compare import Comparison
 
 
-AXES = ("explainer", "target")
+TABLE, PAGE = "compare.csv", "compare.html"
+
+
+def write_comparison(found: Comparison, folder: Path | str) -> Path:
+    """Write compare.csv and compare.html into a folder, and return the page's path."""
+    place = Path(folder)
+    if place.is_dir() and any(place.iterdir()) and not (place / TABLE).is_file():
+        raise HeatproofError(f"{place} is not empty and holds no comparison; choose a new folder with --out.")
+    write_whole(place / TABLE, found.table.write_csv)
+    return write_page(found, place / PAGE)
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,9 @@ class Panel:
 
 def panels(found: Comparison) -> list[Panel]:
     """The metrics that the first run's table shows, best explainer first."""
-    shown = found.table.filter(first_shown(found.runs[found.first]))
+    first = found.runs[found.first]
+    shown = found.table.filter(first_shown(first))
+    words = {label: short for run in found.runs.values() for label, short in run.short.items()}
     made = []
     for variant, group in shown.group_by(*VARIANT, maintain_order=True):
         metric, *axes = (str(word) for word in variant)
@@ -71,17 +83,19 @@ def panels(found: Comparison) -> list[Panel]:
         for lines in compared.values():
             by_run = {line["run"]: line for line in lines}
             sides = tuple(read_side(by_run.get(name)) for name in found.runs)
-            explainer, target = (" · ".join(dict.fromkeys(line[name] for line in lines if line[name])) for name in AXES)
+            named = [(words.get(line["explainer"], line["explainer"]), line["target"]) for line in lines]
+            explainer, target = (" · ".join(dict.fromkeys(filter(None, column))) for column in zip(*named, strict=True))
             rows.append((explainer, target, sides))
-        words = ", ".join(word for word in axes if word)
-        made.append(Panel(heading(metric) + (f" ({words})" if words else ""), metric, tuple(rows)))
+        about = ", ".join(word for word in axes if word)
+        heading = first.story.metric[metric].heading + (f" ({about})" if about else "")
+        made.append(Panel(heading, metric, tuple(rows)))
     return made
 
 
 def read_side(line: dict[str, Any] | None) -> Side:
     if line is None or line["mean"] is None:
         return Side(None, None)
-    cell = Cell(line["mean"], line["ci_low"], line["ci_high"], line["n"], None)
+    cell = Cell(line["mean"], line["ci_low"], line["ci_high"], line["n"])
     if line["difference"] is None:
         return Side(cell, None)
     numbers = (line["difference"], line["difference_low"], line["difference_high"], line["cases"])
@@ -99,7 +113,7 @@ def write_page(found: Comparison, path: Path) -> Path:
         templates()
         .get_template("compare.html.j2")
         .render(
-            title=found.runs[found.first].manifest["title"],
+            title=found.runs[found.first].story.title,
             names=list(found.runs),
             runs={name: run.manifest for name, run in found.runs.items()},
             panels=panels(found),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
 from heatproof.lazy import np
-from heatproof.metrics import metrics
+from heatproof.story import MetricWords
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,33 +22,34 @@ SHADES = 8
 """Steps of colour strength in a heatmap; one path each keeps the page small."""
 
 
-def dot_plot(boards: Sequence[Board], metric: str) -> Markup:
+def dot_plot(boards: Sequence[Board], metric: MetricWords) -> Markup:
     """Means with intervals of one metric: a row per explainer, a colour per quantity, a bar for the paper's."""
     methods, baselines = plot_rows(boards, metric)
     rows = methods + baselines
-    top = axis_end([cell for _, cells in rows for cell in cells.values()])
+    top = axis_end([cell for row in rows for cell in row.cells.values()])
     height = PAD + ROW * len(rows) + 26 + (10 if baselines else 0)
 
     def x(value: float) -> float:
         return LABEL + (WIDTH - LABEL - PAD) * value / top
 
-    parts = [f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(metric)}">']
+    parts = [f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(metric.title)}">']
     bottom = height - 26
     step = 0.1 if top <= 0.6 else 0.2
     for value in (step * i for i in range(round(top / step) + 1)):
         parts.append(f'<line class="grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{PAD - 8}" y2="{bottom}"/>')
         parts.append(f'<text class="tick" x="{x(value):.1f}" y="{bottom + 16}">{100 * value:.0f}</text>')
-    for place, (name, cells) in enumerate(rows):
+    for place, row in enumerate(rows):
         is_baseline = place >= len(methods)
         y = PAD + ROW * place + ROW / 2 - 6 + (10 if is_baseline else 0)
         if is_baseline and place == len(methods):
             parts.append(f'<line class="rule" x1="0" x2="{WIDTH}" y1="{y - 16:.1f}" y2="{y - 16:.1f}"/>')
         kind = "label baseline" if is_baseline else "label"
-        parts.append(f'<text class="{kind}" x="{LABEL - 10}" y="{y + 4:.1f}">{escape(short(name))}</text>')
-        shift = 3.5 if len(cells) > 1 else 0.0
-        for step, (target, cell) in enumerate(cells.items()):
-            parts.append(dot(x, cell, y + (2 * step - 1) * shift, target or "baseline", name))
-        reference = next((cell.reference for cell in cells.values() if cell.reference is not None), None)
+        tip = f"<title>{escape(row.full)}</title>" if row.full != row.name else ""
+        parts.append(f'<text class="{kind}" x="{LABEL - 10}" y="{y + 4:.1f}">{tip}{escape(short(row.name))}</text>')
+        shift = 3.5 if len(row.cells) > 1 else 0.0
+        for step, (target, cell) in enumerate(row.cells.items()):
+            parts.append(dot(x, cell, y + (2 * step - 1) * shift, target or "baseline", row.name))
+        reference = next((cell.reference for cell in row.cells.values() if cell.reference is not None), None)
         if reference is not None:
             tip = f"<title>paper: {100 * reference:.1f} %</title>"
             parts.append(f'<path class="paper" d="M{x(reference):.1f} {y - 8:.1f}v16">{tip}</path>')
@@ -55,23 +57,31 @@ def dot_plot(boards: Sequence[Board], metric: str) -> Markup:
     return Markup("".join(parts))
 
 
-def plot_rows(
-    boards: Sequence[Board], metric: str
-) -> tuple[list[tuple[str, dict[str, Cell]]], list[tuple[str, dict[str, Cell]]]]:
-    """Explainers with a score in `metric`, each with its cell per quantity: methods and baselines, best first."""
-    methods: dict[str, dict[str, Cell]] = {}
-    baselines: dict[str, dict[str, Cell]] = {}
+@dataclass(frozen=True)
+class PlotRow:
+    """An explainer, by its short name and in full, with its cell per explained quantity."""
+
+    name: str
+    full: str
+    cells: dict[str, Cell]
+
+
+def plot_rows(boards: Sequence[Board], metric: MetricWords) -> tuple[list[PlotRow], list[PlotRow]]:
+    """Explainers with a score in `metric`: methods and baselines, best first."""
+    methods: dict[str, PlotRow] = {}
+    baselines: dict[str, PlotRow] = {}
     for board in boards:
         for line in board.lines:
-            if metric in line.cells:
+            if metric.name in line.cells:
                 rows = baselines if line.is_baseline else methods
-                rows.setdefault(line.explainer, {})[line.target] = line.cells[metric]
+                row = rows.setdefault(line.explainer, PlotRow(line.short, line.explainer, {}))
+                row.cells[line.target] = line.cells[metric.name]
 
-    def best(row: tuple[str, dict[str, Cell]]) -> float:
-        means = [cell.mean for cell in row[1].values()]
-        return -max(means) if metrics[metric].higher_is_better else min(means)
+    def best(row: PlotRow) -> float:
+        means = [cell.mean for cell in row.cells.values()]
+        return -max(means) if metric.higher_is_better else min(means)
 
-    return sorted(methods.items(), key=best), sorted(baselines.items(), key=best)
+    return sorted(methods.values(), key=best), sorted(baselines.values(), key=best)
 
 
 def dot(x: Any, cell: Cell, y: float, kind: str, name: str) -> str:
@@ -95,9 +105,9 @@ def short(name: str, letters: int = 28) -> str:
 
 
 def signal(
-    values: NDArray[Any], heat: NDArray[Any] | None, truth: NDArray[Any], region: tuple[int, int] | None
+    values: NDArray[Any], heat: NDArray[Any] | None, truth: NDArray[Any] | None, mark: tuple[int, int] | None
 ) -> Markup:
-    """A signal over its heatmap (red for, blue against), the template's place below, the ROE (start, length) boxed."""
+    """A signal over its heatmap (red for, blue against), its true mask below, a marked stretch (start, length) boxed."""
     n = len(values)
     low, high = float(values.min()), float(values.max())
     span = (high - low) or 1.0
@@ -106,11 +116,11 @@ def signal(
     if heat is not None:
         parts += shades(heat)
     parts.append(f'<polyline class="line" points="{line}"/>')
-    for start, stop in spans(truth):
+    for start, stop in () if truth is None else spans(truth):
         parts.append(f'<rect class="truth" x="{start}" y="40" width="{stop - start}" height="3"/>')
-    if region is not None:
-        start, length = region
-        parts.append(f'<rect class="roe" x="{start}" y="0.5" width="{length}" height="37"/>')
+    if mark is not None:
+        start, length = mark
+        parts.append(f'<rect class="mark" x="{start}" y="0.5" width="{length}" height="37"/>')
     parts.append("</svg>")
     return Markup("".join(parts))
 

@@ -56,11 +56,10 @@ def gallery(case: Case, heatmaps: Mapping[str, NDArray[Any]]) -> str:
 
 def strips(case: Case, heats: Mapping[str, NDArray[Any]]) -> str:
     """A row for each explainer of a signal."""
-    truth = np.zeros(case.inputs.shape[1], bool) if case.truth is None else case.truth
     parts = [f'<text class="title" x="0" y="18">{escape(case.title)}</text>']
     for place, (name, heat) in enumerate(heats.items()):
         y = 30 + ROW * place
-        drawn = str(signal(case.inputs[0], heat, truth, None))
+        drawn = str(signal(case.inputs[0], heat, case.truth, None))
         strip = f'<svg x="{LABEL}" y="{y}" width="{STRIP}" height="{ROW - 10}"'
         parts.append(f'<text x="0" y="{y + 28}">{escape(name)}</text>')
         parts.append(drawn.replace("<svg", strip, 1))
@@ -108,6 +107,14 @@ def overlay(inputs: NDArray[Any], heat: NDArray[Any]) -> NDArray[Any]:
     colour = np.where(heat[:, :, None] > 0, [0.84, 0.27, 0.24], [0.21, 0.40, 0.77])
     blended: NDArray[Any] = grey * (1 - strength) + colour * strength
     return blended
+
+
+def within(inputs: NDArray[Any], truth: NDArray[Any]) -> NDArray[Any]:
+    """The picture where the mask is, and pale elsewhere."""
+    colours = picture(inputs)
+    pale = 0.75 + 0.25 * colours.mean(2, keepdims=True)
+    shown: NDArray[Any] = np.where(truth[:, :, None], colours, pale)
+    return shown
 
 
 def png(pixels: NDArray[Any]) -> str:

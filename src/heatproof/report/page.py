@@ -3,51 +3,47 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from heatproof.lazy import pl
-from heatproof.metrics import metrics
-from heatproof.report.bias import biases
-from heatproof.report.figures import dot_plot, signal
-from heatproof.report.gallery import overlay, picture, small
-from heatproof.results.tables import Board, Line, boards, failure_lines, grids, heading, ranked
+from heatproof.report.examples import example_strip
+from heatproof.report.figures import dot_plot
+from heatproof.report.sections import read_sections
+from heatproof.results.tables import Board, Line, boards, failure_lines, grids, ranked
+from heatproof.run_folder import REPORT
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    from heatproof.results.run import Run
-
-REPORT = "report.html"
+    from heatproof.results.run import Results
 
 
-def write_report(run: Run) -> Path:
+def write_report(run: Results) -> Path:
     """Write the page of a run into its folder, and return its path."""
     shown = boards(run)
-    lines, names = every_line(shown), shown[0].metrics
+    lines, metrics = every_line(shown), shown[0].metrics
     text = (
         templates()
         .get_template("report.html.j2")
         .render(
             manifest=run.manifest,
+            story=run.story,
             boards=shown,
             lines=lines,
             targets=any(line.target for line in lines),
             baselines=any(line.is_baseline for line in lines),
             costs=any(line.seconds is not None for line in lines),
-            metrics=[metrics[name] for name in names],
-            headings={name: heading(name) for name in names},
+            metrics=metrics,
             referenced={name for board in shown for name in board.referenced},
-            plots=[(metrics[name], dot_plot(shown, name)) for name in names],
+            elsewhere={name for board in shown for name in board.referenced_elsewhere},
+            plots=[(metric, dot_plot(shown, metric)) for metric in metrics],
             tiles=tiles(shown),
-            strip=example_strip(run, shown),
+            strip=example_strip(run, lines, [board.target for board in shown if board.target]),
             grids=grids(run),
-            pictures=picture_strip(run, shown),
-            biases=biases(run.folder),
+            sections=read_sections(run.files),
             failures=failure_lines(run),
             style=static("report.css"),
             script=static("report.js"),
@@ -93,7 +89,7 @@ def every_line(shown: list[Board]) -> list[Line]:
 
 def tiles(shown: list[Board]) -> list[tuple[str, str, str]]:
     """The few numbers to see first: title, number, whose it is. The first metric speaks for all."""
-    metric = shown[0].metrics[0]
+    metric = shown[0].metrics[0].name
     found = []
     for board in shown:
         methods = [line for line in board.lines if not line.is_baseline and metric in line.cells]
@@ -102,86 +98,11 @@ def tiles(shown: list[Board]) -> list[tuple[str, str, str]]:
                 (
                     f"best, {board.target}" if board.target else "best",
                     methods[0].cells[metric].text,
-                    methods[0].explainer,
+                    methods[0].short,
                 )
             )
     for family, words in (("floor", "knows nothing of the model"), ("ceiling", "the true mask")):
         lines = [line for line in shown[0].lines if line.family == family and metric in line.cells]
         if lines:
-            found.append((family, lines[0].cells[metric].text, f"{lines[0].explainer}: {words}"))
+            found.append((family, lines[0].cells[metric].text, f"{lines[0].short}: {words}"))
     return found
-
-
-@dataclass(frozen=True)
-class Strip:
-    """Example signals under every explainer: a column per case, a row per explainer."""
-
-    model: str
-    targets: list[str]
-    heads: list[tuple[Any, Any]]
-    """Label and predicted class of each case."""
-    rows: list[tuple[Line, list[Markup]]]
-
-
-def example_strip(run: Run, shown: list[Board]) -> Strip | None:
-    """The kept examples, by label, in the order of the table; None where a run has none."""
-    kept = run.store.examples()
-    if not kept:
-        return None
-    ids = kept["ids"].tolist()
-    truth = next(array for name, array in kept.items() if name.startswith("mask."))
-    if kept["inputs"].ndim != 3:
-        return None
-    regions = run.score_rows().where(pl.col("case").is_in(ids) & (pl.col("metric") == "roe_start"))
-    if regions.is_empty():
-        return None
-    regions = regions.filter(pl.col("model") == regions["model"][0])
-    facts = {row["case"]: row for row in regions.iter_rows(named=True)}
-    order = sorted((i for i, case in enumerate(ids) if case in facts), key=lambda i: facts[ids[i]]["label"])
-    length = run.manifest["configuration"]["roe_length"]
-    starts = {(row["explainer"], row["target"], row["case"]): row["value"] for row in regions.iter_rows(named=True)}
-    folders = {(entry["explainer"], entry["target"]): entry["folder"] for entry in run.manifest["explainers"]}
-
-    def drawing(line: Line, heat: dict[str, Any], i: int) -> Markup:
-        start = starts.get((line.explainer, line.target, ids[i]))
-        relevance = heat[ids[i]].sum(0) if ids[i] in heat else None
-        return signal(kept["inputs"][i, 0], relevance, truth[i], None if start is None else (int(start), length))
-
-    rows = []
-    for line in every_line(shown):
-        if (line.explainer, line.target) in folders:
-            heat = run.store.heatmaps(folders[line.explainer, line.target], regions["model"][0])
-            rows.append((line, [drawing(line, heat, i) for i in order]))
-    return Strip(
-        model=regions["model"][0],
-        targets=[board.target for board in shown if board.target],
-        heads=[(facts[ids[i]]["label"], facts[ids[i]]["predicted"]) for i in order],
-        rows=rows,
-    )
-
-
-@dataclass(frozen=True)
-class PictureStrip:
-    """Example pictures under every explainer: a column per case, a row per explainer, each an image address."""
-
-    heads: list[str]
-    inputs: list[str]
-    rows: list[tuple[Line, list[str]]]
-
-
-def picture_strip(run: Run, shown: list[Board]) -> PictureStrip | None:
-    """The kept pictures with their heatmaps, in the order of the table; None where a run has none."""
-    kept = run.store.examples()
-    if not kept or kept["inputs"].ndim != 4:
-        return None
-    ids = kept["ids"].tolist()
-    folders = {(entry["explainer"], entry["target"]): entry["folder"] for entry in run.manifest["explainers"]}
-    model = run.leaderboard()["model"][0]
-    rows = []
-    for line in every_line(shown):
-        if (line.explainer, line.target) in folders:
-            heat = run.store.heatmaps(folders[line.explainer, line.target], model)
-            drawn = [small(overlay(kept["inputs"][i], heat[c].sum(0))) if c in heat else "" for i, c in enumerate(ids)]
-            rows.append((line, drawn))
-    heads = kept["titles"].tolist() if "titles" in kept else ids
-    return PictureStrip(heads, [small(picture(entry)) for entry in kept["inputs"]], rows)

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from heatproof.benchmarks import benchmarks
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, silent
 from heatproof.results.columns import VARIANT, gather
-from heatproof.results.run import Run
+from heatproof.results.run import Results
 from heatproof.results.statistics import bootstrap_means, interval
 from heatproof.results.tables import shown_lines
-from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,14 +24,13 @@ Variant: TypeAlias = "tuple[str, ...]"
 
 COLUMNS = (*VARIANT, "explainer", "target", "run", "n", "mean", "ci_low", "ci_high",
            "against", "cases", "difference", "difference_low", "difference_high")  # fmt: skip
-TABLE, PAGE = "compare.csv", "compare.html"
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """Runs by name, and one row per variant, explainer and run: its mean, and its difference to the first run."""
 
-    runs: Mapping[str, Run]
+    runs: Mapping[str, Results]
     table: pl.DataFrame
     notes: Sequence[str]
 
@@ -41,25 +38,15 @@ class Comparison:
     def first(self) -> str:
         return next(iter(self.runs))
 
-    def write(self, folder: Path | str) -> Path:
-        """Write compare.csv and compare.html into a folder, and return the page's path."""
-        from heatproof.report.compare import write_page
 
-        place = Path(folder)
-        if place.is_dir() and any(place.iterdir()) and not (place / TABLE).is_file():
-            raise HeatproofError(f"{place} is not empty and holds no comparison; choose a new folder with --out.")
-        write_whole(place / TABLE, self.table.write_csv)
-        return write_page(self, place / PAGE)
-
-
-def compare(runs: Sequence[Run | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:
+def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:
     """Put runs of one benchmark side by side: `compare(["runs/a", "runs/b"]).table`.
 
     The difference of a run to the first is that of the same explainer, case by case, with a 95 % interval from
     resampling cases; of a case explained on several models it takes the mean. Runs of a single explainer each are
     compared whatever its name. Where the cases are not the same, there are means but no differences.
     """
-    opened = named_runs([run if isinstance(run, Run) else Run(run) for run in runs])
+    opened = named_runs([run if isinstance(run, Results) else Results(run) for run in runs])
     check_comparable(opened)
     notes: list[str] = []
     frames: list[pl.DataFrame] = []
@@ -90,7 +77,7 @@ def in_words(line: Line) -> str:
     return ", ".join(filter(None, line))
 
 
-def named_runs(runs: Sequence[Run]) -> dict[str, Run]:
+def named_runs(runs: Sequence[Results]) -> dict[str, Results]:
     """The runs by the name of their folder, with its parent's where two are alike."""
     if len(runs) < 2:
         raise HeatproofError("give at least two runs to compare: heatproof compare RUN RUN")
@@ -103,7 +90,7 @@ def named_runs(runs: Sequence[Run]) -> dict[str, Run]:
     return dict(zip(names if len(set(names)) == len(names) else map(str, folders), runs, strict=True))
 
 
-def check_comparable(runs: Mapping[str, Run]) -> None:
+def check_comparable(runs: Mapping[str, Results]) -> None:
     """All of one benchmark, and all finished."""
     kinds = {name: str(run.manifest["configuration"].get("benchmark")) for name, run in runs.items()}
     if len(set(kinds.values())) > 1:
@@ -116,14 +103,18 @@ def check_comparable(runs: Mapping[str, Run]) -> None:
         run.leaderboard()
 
 
-def other_cases(base: Run, run: Run) -> str:
-    """In which settings that decide the cases two runs differ, in words; empty if their cases are the same."""
-    kind = base.manifest["configuration"]["benchmark"]
-    deciding = benchmarks[kind].case_settings if kind in benchmarks else ()
-    there, here = base.manifest["configuration"], run.manifest["configuration"]
-    return ", ".join(
-        f"{name} {here.get(name)!r}, not {there.get(name)!r}" for name in deciding if here.get(name) != there.get(name)
-    )
+def other_cases(base: Results, run: Results) -> str:
+    """Why two runs have no cases in common, in words; empty if a case of one name is the same case in both."""
+    there, here = base.manifest, run.manifest
+    if there["cases"] == here["cases"]:
+        return ""
+    settings = {**there["configuration"], **here["configuration"]}
+    differing = [
+        f"{name} {here['configuration'].get(name)!r}, not {there['configuration'].get(name)!r}"
+        for name in settings
+        if here["configuration"].get(name) != there["configuration"].get(name)
+    ]
+    return ", ".join(differing) or "their content differs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +123,8 @@ class CaseScores:
 
     names: NDArray[np.str_]
     """Of all cases, sorted."""
+    explainers: frozenset[str]
+    """Of the run, by their full specification: a line of another name, such as raw inputs, is none."""
     values: Mapping[Variant, tuple[NDArray[np.int64], Mapping[Line, NDArray[np.float64]]]]
     """By variant: the places of its cases in `names`, and the values of each line."""
 
@@ -139,9 +132,13 @@ class CaseScores:
     def lines(self) -> list[Line]:
         return list(dict.fromkeys(line for _, lines in self.values.values() for line in lines))
 
+    @property
+    def methods(self) -> list[Line]:
+        return [line for line in self.lines if line[0] in self.explainers]
 
-def case_scores(run: Run) -> CaseScores:
-    metrics = run.manifest["metrics"]
+
+def case_scores(run: Results) -> CaseScores:
+    metrics = [metric.name for metric in run.story.metrics]
     gathered = gather(run.score_rows(), metrics, {})
     values = {}
     for columns in gathered.columns(metrics):
@@ -150,7 +147,7 @@ def case_scores(run: Run) -> CaseScores:
             lines.setdefault((explainer, target), []).append(place)
         means = {line: mean_of(columns.values[:, chosen]) for line, chosen in lines.items()}
         values[columns.variant] = (columns.cases, means)
-    return CaseScores(np.array(sorted(gathered.cases)), values)
+    return CaseScores(np.array(sorted(gathered.cases)), frozenset(run.short), values)
 
 
 def mean_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -172,7 +169,7 @@ DIFFERENCE: dict[str, Any] = {
 
 def differences(base: CaseScores, other: CaseScores, seed: int) -> pl.DataFrame:
     """The differences of `other` to `base` over their common cases: a row per variant and line that both have."""
-    partners = {line: found for line in other.lines if (found := partner(line, other.lines, base.lines)) is not None}
+    partners = {line: found for line in other.lines if (found := partner(line, other, base)) is not None}
     batches: dict[bytes, list[tuple[dict[str, str], NDArray[np.float64]]]] = {}
     for named, common, pair in paired(base, other, partners):
         batches.setdefault(common.tobytes(), []).append((named, pair))
@@ -204,11 +201,11 @@ def paired(
                 yield named, common, values[ours] - base_lines[match][theirs]
 
 
-def partner(line: Line, lines: Sequence[Line], base: Sequence[Line]) -> Line | None:
+def partner(line: Line, other: CaseScores, base: CaseScores) -> Line | None:
     """The line of the first run that this one is compared with: the same explainer, or the only ones of both runs."""
-    if line in base:
+    if line in base.lines:
         return line
-    alike = [other for other in base if other[0] == line[0] and "" in (other[1], line[1])]
+    alike = [found for found in base.lines if found[0] == line[0] and "" in (found[1], line[1])]
     if len(alike) == 1:
         return alike[0]
-    return base[0] if len(lines) == len(base) == 1 else None
+    return base.methods[0] if other.methods == [line] and len(base.methods) == 1 else None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "benchmark", "dataset", "model", "target", "explainer", "metric", "ground_truth", "pooling", "subset", "n",
     "mean", "std", "median", "ci_low", "ci_high", "reference", "seconds_per_case", "passes_per_case",
+    "reference_elsewhere",
 )  # fmt: skip
 NUMBERS = COLUMNS[COLUMNS.index("mean") :]
 AXES = (*KEY, *VARIANT, "subset")
@@ -28,7 +29,7 @@ HELD = 2 * 10**6
 
 
 def leaderboard(
-    scores: Gathered, *, benchmark: str, dataset: str, metrics: Sequence[str], reference: pl.DataFrame, seed: int
+    scores: Gathered, *, benchmark: str, dataset: str, metrics: Sequence[str], reference: pl.DataFrame | None, seed: int
 ) -> pl.DataFrame:
     """Means, spreads and intervals of scores, with the paper's number and the cost of explaining.
 
@@ -51,9 +52,10 @@ def leaderboard(
         benchmark=pl.lit(benchmark), dataset=pl.lit(dataset)
     )
     table = table.join(scores.costs, on=["target", "explainer"], how="left", maintain_order="left")
-    published = [name for name in ("explainer", "target", *VARIANT, "subset") if name in reference.columns]
-    table = table.join(reference, on=published, how="left", maintain_order="left")
-    for name in FURTHER:
+    if reference is not None:
+        published = [name for name in ("explainer", "target", *VARIANT, "subset") if name in reference.columns]
+        table = table.join(reference, on=published, how="left", maintain_order="left")
+    for name in ("reference", "reference_elsewhere", *FURTHER):
         if name not in table.columns:
             table = table.with_columns(pl.lit(None, dtype=pl.Float64).alias(name))
     return table.select(*COLUMNS, *FURTHER)

@@ -1,4 +1,4 @@
-"""A finished (or interrupted) run, read from its folder."""
+"""A finished (or interrupted) run, read from its folder; needs no torch, and nothing of what made it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heatproof.engine.parts import ScoreRows
-from heatproof.engine.store import LEADERBOARD, SUMMARY, Store
 from heatproof.errors import HeatproofError
 from heatproof.lazy import pl
 from heatproof.results.leaderboard import read_leaderboard
+from heatproof.run_folder import LEADERBOARD, SUMMARY, RunFolder, ScoreRows
+from heatproof.story import Story, read_story
 
 
-class Run:
+class Results:
     """The results of one run. Everything is read from the folder, so a run of last year opens like today's."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.store = Store(self.folder)
-        self.manifest: dict[str, Any] = self.store.manifest()
+        self.files = RunFolder(self.folder)
+        self.manifest: dict[str, Any] = self.files.manifest()
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r})"
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
+    @cached_property
+    def story(self) -> Story:
+        """What a reader needs to know beside the numbers."""
+        return read_story(self.manifest["story"])
+
+    @cached_property
+    def short(self) -> dict[str, str]:
+        """A short name of each explainer that is unique within the run, by its full specification."""
+        return {entry["explainer"]: entry["short"] for entry in self.manifest["explainers"]}
 
     @cached_property
     def _leaderboard(self) -> pl.DataFrame:
@@ -39,9 +49,9 @@ class Run:
 
     def score_rows(self) -> ScoreRows:
         """The files of all scores, to be read one after the other: for runs that do not fit into memory."""
-        parts = self.store.scores(entry["folder"] for entry in self.manifest["explainers"])
+        parts = self.files.scores(entry["folder"] for entry in self.manifest["explainers"])
         summary = self.folder / SUMMARY
-        return ScoreRows([*parts.paths, *([summary] if summary.is_file() else [])])
+        return ScoreRows([*parts.paths, *([summary] if summary.is_file() else [])], parts.read)
 
     def scores(self) -> pl.DataFrame:
         """Every score: one row per case, metric and variant, with the facts of the case."""
@@ -49,10 +59,4 @@ class Run:
 
     def failures(self) -> list[dict[str, Any]]:
         """Units that failed, each with its explainer, chunk, message and traceback."""
-        return self.store.failures()
-
-    def report(self) -> Path:
-        """Write the page again from the folder's files, and return its path."""
-        from heatproof.report.page import write_report
-
-        return write_report(self)
+        return self.files.failures()

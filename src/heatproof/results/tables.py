@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
-from heatproof.metrics import metrics
-from heatproof.pooling import poolings
+from heatproof.story import Column, MetricWords
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from heatproof.results.run import Run
+    from heatproof.results.run import Results
 
 TARGET_TITLES = {
-    "probability": "Explaining the probability (as published)",
+    "probability": "Explaining the probability",
     "logit": "Explaining the logit",
     "log_probability": "Explaining the log-probability",
 }
@@ -25,13 +24,17 @@ BASELINE_FAMILIES = ("floor", "ceiling", "raw")
 
 @dataclass(frozen=True)
 class Cell:
-    """A mean with its interval, and the paper's number where there is one; all fractions."""
+    """A mean with its interval, and the paper's number where there is one; all fractions.
+
+    `elsewhere` is the paper's number for another network or other data.
+    """
 
     mean: float
     low: float
     high: float
     n: int
-    reference: float | None
+    reference: float | None = None
+    elsewhere: float | None = None
 
     @property
     def text(self) -> str:
@@ -41,12 +44,17 @@ class Cell:
     def reference_text(self) -> str:
         return "" if self.reference is None else f"{100 * self.reference:.1f}"
 
+    @property
+    def elsewhere_text(self) -> str:
+        return "" if self.elsewhere is None else f"{100 * self.elsewhere:.1f}"
+
 
 @dataclass(frozen=True)
 class Line:
-    """An explainer (for one explained quantity) and its scores by metric."""
+    """An explainer (for one explained quantity) and its scores by metric; `short` is what people read."""
 
     explainer: str
+    short: str
     target: str
     family: str
     cells: dict[str, Cell]
@@ -66,60 +74,79 @@ class Board:
     target: str
     title: str
     model: str
-    metrics: tuple[str, ...]
+    metrics: tuple[MetricWords, ...]
     lines: tuple[Line, ...]
 
     @property
     def referenced(self) -> tuple[str, ...]:
-        """The metrics for which the paper has numbers on this board."""
+        """The metrics for which the paper has numbers about this network and data."""
+        return self.having(lambda cell: cell.reference)
+
+    @property
+    def referenced_elsewhere(self) -> tuple[str, ...]:
+        """The metrics for which it has numbers about others."""
+        return self.having(lambda cell: cell.elsewhere)
+
+    def having(self, number: Callable[[Cell], float | None]) -> tuple[str, ...]:
+        methods = [line for line in self.lines if not line.is_baseline]
         return tuple(
-            metric
+            metric.name
             for metric in self.metrics
-            if any(
-                line.cells[metric].reference is not None
-                for line in self.lines
-                if metric in line.cells and not line.is_baseline
-            )
+            if any(number(line.cells[metric.name]) is not None for line in methods if metric.name in line.cells)
         )
 
-    def texts(self, line: Line) -> list[str]:
-        """The cells of a line, each followed by the paper's number where the board has any for that metric."""
-        found = []
+    def columns(self, elsewhere: bool = False) -> list[tuple[str, Callable[[Line], str]]]:
+        """Heading and text of each column: a metric, and the paper's number behind it where there is any.
+
+        `elsewhere` adds the paper's numbers for another network or other data.
+        """
+        found: list[tuple[str, Callable[[Line], str]]] = []
         for metric in self.metrics:
-            cell = line.cells.get(metric)
-            found.append(cell.text if cell else "–")
-            if metric in self.referenced:
-                found.append(cell.reference_text if cell else "")
+            found.append((metric.heading, cell_text(metric.name, "text", "–")))
+            if metric.name in self.referenced:
+                found.append(("paper", cell_text(metric.name, "reference_text")))
+            if elsewhere and metric.name in self.referenced_elsewhere:
+                found.append(("paper, other network", cell_text(metric.name, "elsewhere_text")))
         return found
 
 
-def boards(run: Run) -> list[Board]:
+def cell_text(metric: str, kind: str, otherwise: str = "") -> Callable[[Line], str]:
+    """What a line's cell says; `otherwise` where there is none."""
+    return lambda line: str(getattr(line.cells[metric], kind)) if metric in line.cells else otherwise
+
+
+def boards(run: Results) -> list[Board]:
     """One board per explained quantity. Several models are shown by their mean, poolings by the first of the run."""
     lines_of_all = shown_lines(run)
     model = lines_of_all["model"][0]
     shown = lines_of_all.filter(first_shown(run))
-    names = tuple(metric for metric in run.manifest["metrics"] if metric in shown["metric"])
+    found = tuple(metric for metric in run.story.metrics if metric.name in shown["metric"])
     families = {entry["explainer"]: entry["family"] for entry in run.manifest["explainers"]}
     lines = [
-        read_line(str(explainer), str(target), families.get(str(explainer), "raw"), group)
+        read_line(str(explainer), run.short.get(str(explainer), str(explainer)), str(target), families, group)
         for (explainer, target), group in shown.group_by("explainer", "target", maintain_order=True)
     ]
-    baselines = ranked([line for line in lines if line.is_baseline], names)
+    baselines = ranked([line for line in lines if line.is_baseline], found)
     methods = [line for line in lines if not line.is_baseline]
     targets = [target for target in TARGET_TITLES if any(line.target == target for line in lines)]
     return [
         Board(
             target,
-            TARGET_TITLES.get(target, "Scores"),
+            target_title(target, run.story.words.as_published if len(targets) > 1 else ""),
             model,
-            names,
-            (*ranked([line for line in methods if line.target in (target, "")], names), *baselines),
+            found,
+            (*ranked([line for line in methods if line.target in (target, "")], found), *baselines),
         )
         for target in (targets or [""])
     ]
 
 
-def shown_lines(run: Run) -> pl.DataFrame:
+def target_title(target: str, published: str) -> str:
+    """What a board is called; where there are several, the one of the paper says so."""
+    return TARGET_TITLES.get(target, "Scores") + (" (as published)" if target and target == published else "")
+
+
+def shown_lines(run: Results) -> pl.DataFrame:
     """The leaderboard's lines over all cases, of the sum of its models or of the only one."""
     table = run.leaderboard()
     models = table["model"].unique(maintain_order=True).to_list()
@@ -127,15 +154,16 @@ def shown_lines(run: Run) -> pl.DataFrame:
     return table.filter((pl.col("model") == (summed or models)[0]) & (pl.col("subset") == "all"))
 
 
-def first_shown(run: Run) -> pl.Expr:
+def first_shown(run: Results) -> pl.Expr:
     """Which lines of the leaderboard the boards show: the run's own choice, or the first of its poolings."""
-    columns = run.manifest.get("columns")
-    if columns:
-        return pl.any_horizontal(
-            pl.all_horizontal(*[pl.col(axis) == value for axis, value in column.items()]) for column in columns
-        )
-    pooling = next(iter(run.manifest["configuration"].get("poolings", [""])))
-    return pl.col("pooling").is_in(["", pooling])
+    if run.story.columns:
+        return pl.any_horizontal(of_column(column) for column in run.story.columns)
+    return pl.col("pooling").is_in(["", *run.story.poolings[:1]])
+
+
+def of_column(column: Column) -> pl.Expr:
+    """Whether a line is of what a column shows."""
+    return pl.all_horizontal(*[pl.col(axis) == value for axis, value in vars(column).items()])
 
 
 @dataclass(frozen=True)
@@ -147,29 +175,31 @@ class Grid:
     rows: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-GRID_AXES = {"pooling": "by pooling", "ground_truth": "by ground truth", "subset": "by part of the questions"}
-
-
-def grids(run: Run) -> list[Grid]:
+def grids(run: Results) -> list[Grid]:
     """For each column that the boards show, the tables along the axes that have more than one value."""
+    axes = {
+        "pooling": "by pooling",
+        "ground_truth": "by ground truth",
+        "subset": f"by part of the {run.story.words.cases}",
+    }
     found = []
     table = run.leaderboard()
-    for column in run.manifest.get("columns") or ():
-        here = {**column, "subset": "all"}
-        for axis, words in GRID_AXES.items():
+    for column in run.story.columns:
+        here = {**vars(column), "subset": "all"}
+        for axis, words in axes.items():
             fixed = [pl.col(name) == value for name, value in here.items() if name != axis]
             lines = table.filter(pl.all_horizontal(fixed))
             heads = tuple(lines[axis].unique(maintain_order=True).to_list())
             if axis == "pooling":
-                heads = tuple(sorted(heads, key=[*poolings, *heads].index))
+                heads = tuple(sorted(heads, key=[*run.story.poolings, *heads].index))
             if len(heads) < 2:
                 continue
             rows = [
-                (str(explainer), tuple(mean_text(group, axis, head) for head in heads))
+                (run.short.get(str(explainer), str(explainer)), tuple(mean_text(group, axis, head) for head in heads))
                 for (explainer,), group in lines.group_by("explainer", maintain_order=True)
             ]
-            kept = ", ".join(here[name] for name in GRID_AXES if name != axis and here[name] not in ("", "all"))
-            found.append(Grid(f"{metrics[column['metric']].title} {words} ({kept})", heads, tuple(rows)))
+            kept = ", ".join(here[name] for name in axes if name != axis and here[name] not in ("", "all"))
+            found.append(Grid(f"{run.story.metric[column.metric].title} {words} ({kept})", heads, tuple(rows)))
     return found
 
 
@@ -183,32 +213,31 @@ def mean_text(group: pl.DataFrame, axis: str, value: str) -> str:
     return f"{100 * row['mean']:.1f}{published}"
 
 
-def read_line(explainer: str, target: str, family: str, group: pl.DataFrame) -> Line:
+def read_line(explainer: str, short: str, target: str, families: Mapping[str, str], group: pl.DataFrame) -> Line:
     rows = [row for row in group.iter_rows(named=True) if row["mean"] is not None]
-    cells = {r["metric"]: Cell(r["mean"], r["ci_low"], r["ci_high"], r["n"], r["reference"]) for r in rows}
+    cells = {
+        r["metric"]: Cell(r["mean"], r["ci_low"], r["ci_high"], r["n"], r["reference"], r["reference_elsewhere"])
+        for r in rows
+    }
     first: dict[str, Any] = group.row(0, named=True)
-    return Line(explainer, target, family, cells, first["seconds_per_case"], first["passes_per_case"])
+    family = families.get(explainer, "raw")
+    return Line(explainer, short, target, family, cells, first["seconds_per_case"], first["passes_per_case"])
 
 
-def ranked(lines: Sequence[Line], names: Sequence[str]) -> list[Line]:
+def ranked(lines: Sequence[Line], metrics: Sequence[MetricWords]) -> list[Line]:
     """Best first by the first metric that a line has a score for; lines without one last."""
 
     def rank(line: Line) -> tuple[int, float]:
-        for place, name in enumerate(names):
-            if name in line.cells:
-                sign = -1 if metrics[name].higher_is_better else 1
-                return place, sign * line.cells[name].mean
-        return len(names), 0.0
+        for place, metric in enumerate(metrics):
+            if metric.name in line.cells:
+                sign = -1 if metric.higher_is_better else 1
+                return place, sign * line.cells[metric.name].mean
+        return len(metrics), 0.0
 
     return sorted(lines, key=rank)
 
 
-def heading(metric: str) -> str:
-    """The metric's title with the direction in which it is better."""
-    return f"{metrics[metric].title} {'↑' if metrics[metric].higher_is_better else '↓'}"
-
-
-def failure_lines(run: Run) -> list[str]:
+def failure_lines(run: Results) -> list[str]:
     """One line per failed unit."""
     return [
         f"{f['explainer']}{' (' + f['target'] + ')' if f['target'] else ''}, {f['chunk']}: {f['message']}"
@@ -216,29 +245,28 @@ def failure_lines(run: Run) -> list[str]:
     ]
 
 
-def markdown(run: Run) -> str:
+def markdown(run: Results) -> str:
     """leaderboard.md."""
-    parts = [f"# {run.manifest['title']}\n", *(f"{note}\n" for note in run.manifest["notes"])]
+    parts = [f"# {run.story.title}\n", *(f"{note}\n" for note in run.story.notes)]
     for board in boards(run):
         parts.append(f"## {board.title}\n")
         parts.append(
             f"Model: {board.model}. Percent, mean ± half the 95 % interval; “paper” is the published number.\n"
         )
-        head, rule = ["explainer"], ["---"]
-        for metric in board.metrics:
-            head += [heading(metric)] + ["paper"] * (metric in board.referenced)
-            rule += ["---:"] * (1 + (metric in board.referenced))
-        rows = [head, rule]
+        columns = board.columns()
+        rows = [["explainer", *(head for head, _ in columns)], ["---", *["---:"] * len(columns)]]
         for line in board.lines:
-            name = "`" + line.explainer.replace("|", "\\|").replace("`", "'") + "`"
-            rows.append([f"*{name}*" if line.is_baseline else name, *board.texts(line)])
-        parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
+            name = code(line.short)
+            rows.append([f"*{name}*" if line.is_baseline else name, *(text(line) for _, text in columns)])
+        parts.append(in_pipes(rows))
     for grid in grids(run):
         parts.append(f"## {grid.title}\n")
         parts.append("Percent, means; the published number in brackets.\n")
-        lines = [["explainer", *grid.heads], ["---", *["---:"] * len(grid.heads)]]
-        lines += [["`" + name.replace("|", "\\|") + "`", *cells] for name, cells in grid.rows]
-        parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n")
+        rows = [["explainer", *grid.heads], ["---", *["---:"] * len(grid.heads)]]
+        parts.append(in_pipes(rows + [[code(name), *cells] for name, cells in grid.rows]))
+    if longer := {short: label for label, short in run.short.items() if short != label}:
+        parts.append("## Explainers in full\n")
+        parts.append("\n".join(f"- {code(short)}: {code(label)}" for short, label in longer.items()) + "\n")
     failed = failure_lines(run)
     if failed:
         parts.append("## Not computed\n")
@@ -246,22 +274,47 @@ def markdown(run: Run) -> str:
     return "\n".join(parts)
 
 
-def terminal(run: Run) -> list[RenderableType]:
-    """The boards as tables for a terminal."""
+def in_pipes(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def code(name: str) -> str:
+    return "`" + name.replace("|", "\\|").replace("`", "'") + "`"
+
+
+def terminal(run: Results, width: int, elsewhere: bool = False) -> list[RenderableType]:
+    """The boards as tables for a terminal; where it is narrow, one below the other with a few columns each."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     tables: list[RenderableType] = []
     for board in boards(run):
-        table = Table(title=board.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("explainer", no_wrap=True)
-        for metric in board.metrics:
-            table.add_column(heading(metric), justify="right", min_width=10)
-            if metric in board.referenced:
-                table.add_column("paper", justify="right", style="cyan")
-        for line in board.lines:
-            style = "dim" if line.is_baseline else None
-            table.add_row(escape(line.explainer), *board.texts(line), style=style)
-        tables.append(table)
+        names = max([len(line.short) for line in board.lines] + [len("explainer")])
+        for part, columns in enumerate(that_fit(board, width - names, elsewhere)):
+            title = board.title if part == 0 else None
+            table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+            table.add_column("explainer", no_wrap=True)
+            for head, _ in columns:
+                is_paper = head.startswith("paper")
+                table.add_column(head, justify="right", style="cyan" if is_paper else None)
+            for line in board.lines:
+                style = "dim" if line.is_baseline else None
+                table.add_row(escape(line.short), *(text(line) for _, text in columns), style=style)
+            tables.append(table)
     return tables
+
+
+def that_fit(board: Board, room: int, elsewhere: bool) -> list[list[tuple[str, Callable[[Line], str]]]]:
+    """The board's columns in groups that fit beside the names; a paper's number stays with its metric."""
+    groups: list[list[tuple[str, Callable[[Line], str]]]] = [[]]
+    used = 0
+    for head, text in board.columns(elsewhere):
+        words = max(map(len, head.split()))  # a heading may go over two lines, a number may not
+        wide = 2 + max([words, *(len(text(line)) for line in board.lines)])
+        if groups[-1] and used + wide > room and not head.startswith("paper"):
+            groups.append([])
+            used = 0
+        groups[-1].append((head, text))
+        used += wide
+    return groups

@@ -33,3 +33,7 @@ for (const button of document.querySelectorAll(".switch button")) {
       row.hidden = row.dataset.target !== "" && row.dataset.target !== button.dataset.target;
   });
 }
+
+// The paper's numbers for another network or other data: shown on demand.
+for (const box of document.querySelectorAll("label.toggle input"))
+  box.addEventListener("change", () => document.body.classList.toggle("with-elsewhere", box.checked));

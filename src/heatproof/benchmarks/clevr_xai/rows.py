@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from heatproof.benchmarks.references import read_reference
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question
 from heatproof.clevr.ground_truth import KINDS
-from heatproof.engine.parts import ScoreRows
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
+from heatproof.story import Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,46 +132,60 @@ def parts_of_questions(name: str, probabilities: bool) -> dict[str, pl.Expr]:
     return parts
 
 
-def shown_columns(kind: str, poolings: Sequence[str]) -> list[dict[str, str]]:
+def shown_columns(kind: str, poolings: Sequence[str]) -> tuple[Column, ...]:
     """The columns of the table: each metric with its pooling (the run's first, if that is left out)."""
-    return [
-        {
-            "metric": metric,
-            "ground_truth": kind,
-            "pooling": SHOWN_POOLINGS[metric] if SHOWN_POOLINGS[metric] in poolings else poolings[0],
-        }
+    return tuple(
+        Column(metric, kind, SHOWN_POOLINGS[metric] if SHOWN_POOLINGS[metric] in poolings else poolings[0])
         for metric in METRICS
-    ]
+    )
 
 
-def order_note(table: pl.DataFrame, column: Mapping[str, str]) -> list[str]:
+def order_note(table: pl.DataFrame, column: Column) -> list[str]:
     """How the order of the methods agrees with the published one, if three or more of them have a published number.
 
     Of several readings of a method, the first of the run counts.
     """
-    chosen = pl.all_horizontal(*[pl.col(name) == value for name, value in column.items()], pl.col("subset") == "all")
-    lines = table.filter(chosen & pl.col("reference").is_not_null() & pl.col("mean").is_not_null())
+    published = pl.coalesce("reference", "reference_elsewhere")
+    lines = table.filter(of_column(column) & (pl.col("subset") == "all")).with_columns(published=published)
+    lines = lines.filter(pl.col("published").is_not_null() & pl.col("mean").is_not_null())
     lines = lines.with_columns(name=pl.col("explainer").str.split(":").list.first()).unique(
         "name", keep="first", maintain_order=True
     )
     if len(lines) < 3:
         return []
-    correlation = lines.select(pl.corr("mean", "reference", method="spearman")).item()
+    correlation = lines.select(pl.corr("mean", "published", method="spearman")).item()
     return [f"Spearman correlation with the poster's order of these {len(lines)} methods: {correlation:.2f}."]
 
 
-def undefined_notes(scores: ScoreRows, column: Mapping[str, str]) -> list[str]:
-    """Which explainers have cases without a score, how many, and why."""
-    chosen = pl.all_horizontal(*[pl.col(name) == value for name, value in column.items()])
-    without = scores.where(chosen & pl.col("value").is_nan() & (pl.col("undefined") != REASONS[1]))
-    counted = without.group_by("explainer", "undefined", maintain_order=True).len()
+def of_column(column: Column) -> pl.Expr:
+    """Whether a row is of what a column shows."""
+    return (
+        (pl.col("metric") == column.metric)
+        & (pl.col("ground_truth") == column.ground_truth)
+        & (pl.col("pooling") == column.pooling)
+    )
+
+
+def is_undefined(column: Column) -> pl.Expr:
+    """Whether a row of this column has no score although there is a mask."""
+    return of_column(column) & pl.col("value").is_nan() & (pl.col("undefined") != REASONS[1])
+
+
+def undefined_notes(rows: pl.DataFrame) -> list[str]:
+    """Which explainers have cases without a score, how many, and why, from the rows that are undefined."""
+    if rows.is_empty():
+        return []
+    counted = rows.group_by("explainer", "undefined", maintain_order=True).len()
     return [
         f"{explainer}: {count} of the questions have no score, because {reason}; its means are over the others."
         for explainer, reason, count in counted.rows()
     ]
 
 
+def case_name(questions: str, index: int) -> str:
+    return f"{questions}-{index:06d}"
+
+
 def poster() -> pl.DataFrame:
     """The poster's table: mass accuracy on simple questions. It does not name its pooling; see docs/clevr-xai.md."""
-    with resources.files("heatproof.results").joinpath("references/clevr_xai.csv").open("rb") as file:
-        return pl.read_csv(file)
+    return read_reference("clevr_xai")

@@ -1,0 +1,336 @@
+"""A network answers a question about a rendered scene, and the pixels that matter are known.
+
+The question's program says which objects the answer rests on: GT Single Object (what a simple question asks about) and
+GT All Objects; for complex questions Unique, Unique First-non-empty and Union. Each heatmap is pooled over colours in
+ten ways, and scored by relevance mass accuracy and relevance rank accuracy. Only correctly answered questions enter, by
+default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+from heatproof.benchmarks.base import (
+    Benchmark,
+    Ending,
+    Opened,
+    Reference,
+    metric_words,
+    option,
+    register_benchmark,
+    require_limit,
+    require_poolings,
+)
+from heatproof.benchmarks.clevr_xai import rows
+from heatproof.benchmarks.clevr_xai.answers import Answers, answer, pictures, tokens
+from heatproof.cases import Batch, Chunk
+from heatproof.clevr.answers import in_words
+from heatproof.clevr.files import Dataset, Question, open_dataset
+from heatproof.clevr.shipped import shipped_dataset
+from heatproof.downloads import downloads, fetched
+from heatproof.errors import HeatproofError, unknown_name
+from heatproof.explainers.base import Explainer
+from heatproof.lazy import np, pl, torch
+from heatproof.pooling import poolings
+from heatproof.progress import Progress, silent
+from heatproof.story import Story, Words
+
+if TYPE_CHECKING:
+    from heatproof.models.vqa import Vqa
+
+QuestionSet = Literal["simple", "complex"]
+RELEASED = {"simple": 39_761, "complex": 100_000}
+"""How many questions CLEVR-XAI's release has."""
+METHODS: tuple[str, ...] = (
+    "lrp:composite=relation_network,low=0.0,high=1.0",
+    "excitation_backprop",
+    "integrated_gradients:steps=20,baseline=0.463/0.460/0.453",
+    "guided_backprop",
+    "guided_grad_cam",
+    "smoothgrad:samples=20,sigma=0.05",
+    "vargrad:samples=20,sigma=0.05",
+    "gradient",
+    "gradient_x_input",
+    "deconvnet",
+    "grad_cam",
+    "constant",
+    "random",
+    "centre",
+    "edges",
+)
+"""The poster's eleven in the plainest reading (docs/clevr-xai.md), and four floors; the ceiling comes last."""
+CAMS = ("grad_cam", "guided_grad_cam")
+EYE_OF_SHIPPED = "eye.relu6"
+"""Where CAMs read the network that ships: the last layer before the question comes in, as in the poster's network."""
+CHUNK = 32
+EXAMPLES = 6
+
+
+@register_benchmark("clevr-xai")
+@dataclass(frozen=True, kw_only=True)
+class ClevrXai(Benchmark):
+    """CLEVR-XAI: questions about pictures, with the objects that decide them.
+
+    Examples:
+
+    heatproof run clevr-xai --preset quick
+
+    heatproof run clevr-xai --dataset data --weights relation-network
+
+    heatproof run clevr-xai --dataset data --model my_net.py:build --questions complex
+    """
+
+    title = "CLEVR-XAI: questions about pictures, with the objects that decide them"
+    paper = (
+        "Arras, Osman and Samek 2022, CLEVR-XAI: A benchmark dataset for the ground truth evaluation of neural network"
+        " explanations"
+    )
+    metrics = rows.METRICS
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "quick": {"limit": 40},
+        "standard": {"limit": 400},
+        "paper": {"as_released": True},
+    }
+    preset_help = "quick: 40 questions. standard: 400. paper: CLEVR-XAI's release."
+    batch_size = 4
+    quantities = ("logit",)
+
+    dataset: Path | str | None = option(
+        None, "Folder with pictures, questions and masks: ours or CLEVR-XAI's release. Default: 60 scenes that ship."
+    )
+    questions: QuestionSet = option("simple", "simple: about one object. complex: CLEVR's own kinds.")
+    model: Any = option(None, "Your own network, as a heatproof.models.vqa.Vqa: my_net.py:factory.")
+    weights: Path | str | None = option(
+        None,
+        "relation-network (after heatproof fetch relation-network) or its file. Default: a network that ships.",
+    )
+    limit: int | None = option(None, "Use the first so many questions only.")
+    correct_only: bool = option(True, "Explain wrongly answered questions too.", flag="--every-answer")
+    poolings: Sequence[str] = option(tuple(poolings), "Poolings to score. Default: all ten.")
+    as_released: bool = option(False, "Ask as many questions as CLEVR-XAI's release has; give its folder.", hidden=True)
+
+    def __post_init__(self) -> None:
+        require_limit(self.limit)
+        if self.questions not in get_args(QuestionSet):
+            raise unknown_name("question set", self.questions, get_args(QuestionSet))
+        require_poolings(self.poolings)
+        if self.weights is not None and self.model is not None:
+            raise HeatproofError("give either weights (for the Relation Network) or a model, not both.")
+        if self.questions == "complex" and self.takes_shipped_network and not self.is_imagined:
+            raise HeatproofError(
+                "the network that ships answers simple questions only; for complex ones give another: --weights FILE"
+                " with the Relation Network's public checkpoint, or --model file.py:factory."
+            )
+
+    @property
+    def takes_shipped_network(self) -> bool:
+        return self.weights is None and self.model is None
+
+    @property
+    def is_imagined(self) -> bool:
+        """Whether it is about CLEVR-XAI's release, which is not at hand."""
+        return self.as_released and self.dataset is None
+
+    @property
+    def default_explainers(self) -> tuple[str, ...]:
+        truth = {"simple": "single_object", "complex": "unique"}[self.questions]
+        layer = f":layer={EYE_OF_SHIPPED}" if self.takes_shipped_network else ""
+        return (*(name + layer if name in CAMS else name for name in METHODS), f"oracle:mask={truth}")
+
+    def open(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
+        if self.is_imagined:
+            raise HeatproofError(
+                "preset paper asks the questions of CLEVR-XAI's release, which does not ship with Heatproof: give its"
+                " folder with --dataset DIR, or see with --dry-run what it would cost."
+            )
+        network, data, asked = self.found(self.questions, progress)
+        fingerprint = data.fingerprint(self.questions, asked, progress)
+        answers = answer(network, asked, fingerprint, progress)
+        right = [
+            place
+            for place, question in enumerate(asked)
+            if network.answers[answers.answer[place]] == in_words(question.answer)
+        ]
+        chosen = right if self.correct_only else list(range(len(asked)))
+        if not chosen:
+            raise HeatproofError(f"the network answers none of the {len(asked)} {self.questions} questions right.")
+        return self.opened(network, data, asked, answers, chosen, fingerprint, len(right) / len(asked))
+
+    def rehearse(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
+        """All questions count as answered right, and only the first chunk is really asked."""
+        # Simple questions ship, and a pass costs the same whatever is asked.
+        network, data, asked = self.found("simple" if self.is_imagined else self.questions, progress)
+        first = answer(network, asked[:CHUNK], None, progress)
+        repeat = -(-len(asked) // len(first.answer))
+        answers = Answers(np.tile(first.answer, repeat)[: len(asked)], np.tile(first.probability, repeat)[: len(asked)])
+        wanted = min(RELEASED[self.questions], self.limit or RELEASED[self.questions])
+        chosen = list(range(wanted if self.is_imagined else len(asked)))
+        return self.opened(network, data, asked, answers, chosen, "", 1.0)
+
+    def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
+        """Network, data set and questions."""
+        network = open_network(self.weights, self.model)
+        data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
+        progress("reading questions", 0, 1)
+        asked = data.questions(questions)[: self.limit]
+        progress("reading questions", 1, 1)
+        return network, data, asked
+
+    def opened(
+        self,
+        network: Vqa,
+        data: Dataset,
+        asked: Sequence[Question],
+        answers: Answers,
+        chosen: Sequence[int],
+        fingerprint: str,
+        accuracy: float,
+    ) -> OpenedClevrXai:
+        from heatproof.models.weights import fingerprint as weights_of
+
+        name = asked[0].set
+        kinds = rows.ground_truths(data, name, (network.size, network.size))
+        first: dict[str, int] = {}
+        for place in chosen[: len(asked)]:
+            first.setdefault(str(asked[place].record["image_filename"]), place)
+        shown = [asked[place] for place in list(first.values())[:EXAMPLES]]
+        return OpenedClevrXai(
+            story=Story(
+                title=self.title,
+                paper=self.paper,
+                dataset=data.folder.resolve().name,
+                metrics=metric_words(self.metrics),
+                columns=rows.shown_columns(kinds[0], self.poolings),
+                poolings=tuple(self.poolings),
+                words=Words(cases="questions", truth="the objects that decide the answer", as_published="logit"),
+                examples={rows.case_name(name, q.index): f"{q.text} {in_words(q.answer)}" for q in shown},
+            ),
+            settings={
+                "questions": self.questions,
+                "limit": self.limit,
+                "correct_only": self.correct_only,
+                "poolings": list(self.poolings),
+                "ground_truths": kinds,
+            },
+            fingerprint=fingerprint,
+            models={network.name: weights_of(network.module)},
+            counts={name: len(chosen)},
+            per_chunk=CHUNK,
+            recipe=self,
+            network=network,
+            data=data,
+            asked=asked,
+            answers=answers,
+            chosen=chosen,
+            kinds=kinds,
+            accuracy=accuracy,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OpenedClevrXai(Opened):
+    """The questions, what the network answers, and those of them that enter."""
+
+    recipe: ClevrXai
+    network: Vqa
+    data: Dataset
+    asked: Sequence[Question]
+    answers: Answers
+    chosen: Sequence[int]
+    kinds: Sequence[str]
+    accuracy: float
+
+    @property
+    def question_set(self) -> str:
+        return next(iter(self.counts))
+
+    def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
+        name = self.question_set
+        wanted = {
+            place // CHUNK
+            for place, i in enumerate(self.chosen[: len(self.asked)])
+            if rows.case_name(name, self.asked[i].index) in cases
+        }
+        return [chunk for place, chunk in enumerate(self.chunks()) if place in wanted]
+
+    def load(self, chunk: Chunk) -> Batch:
+        start = int(chunk.name.rpartition("-")[2])
+        places = self.chosen[start : start + chunk.cases]
+        questions = [self.asked[place] for place in places]
+        index = [question.index for question in questions]
+        target = torch.as_tensor(self.answers.answer[places])
+        answered = [self.network.answers[k] for k in target.tolist()]
+        facts = rows.question_facts(questions)
+        masks = {kind: self.data.masks(self.question_set, kind).batch(index) for kind in self.kinds}
+        return Batch(
+            inputs=pictures(questions, self.network.size),
+            target=target,
+            ids=tuple(rows.case_name(self.question_set, i) for i in index),
+            context=(tokens(self.network, questions),),
+            masks={kind: torch.as_tensor(mask) for kind, mask in masks.items()},
+            facts=facts
+            | {
+                "predicted": answered,
+                "correct": [said == truth for said, truth in zip(answered, facts["answer"], strict=True)],
+                "probability": self.answers.probability[places].tolist(),
+            },
+        )
+
+    def model(self, name: str) -> torch.nn.Module:  # noqa: ARG002
+        return self.network.module
+
+    def form(self, name: str, explainer: Explainer) -> torch.nn.Module:  # noqa: ARG002
+        """The quickest form that gives this explainer the same relevance."""
+        return self.network.form(explainer.looks_at)
+
+    def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:  # noqa: ARG002
+        masks = {kind: mask.numpy() for kind, mask in batch.masks.items()}
+        return rows.score_table(batch.ids, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings)
+
+    def subsets(self) -> Mapping[str, pl.Expr]:
+        return rows.parts_of_questions(self.question_set, probabilities=True)
+
+    def remembers(self) -> pl.Expr:
+        return rows.is_undefined(self.story.columns[0])
+
+    def end(self, rows_: pl.DataFrame, table: pl.DataFrame) -> Ending:
+        entered = f"{len(self.chosen):,} of {len(self.asked):,} {self.question_set} questions enter"
+        shown = ", ".join(sorted({column.pooling for column in self.story.columns}))
+        return Ending(
+            [
+                f"The network answers {self.accuracy:.1%} of the questions right; {entered}."
+                f" Shown first: {shown} against {self.kinds[0]}.",
+                *rows.order_note(table, self.story.columns[0]),
+                *rows.undefined_notes(rows_),
+            ]
+        )
+
+    def reference(self) -> Reference:
+        """The poster's, which is about a Relation Network and all questions of the release."""
+        about = self.recipe.weights is not None and len(self.asked) == RELEASED["simple"]
+        return Reference(rows.poster(), is_about_this=about)
+
+
+def open_network(weights: Path | str | None, model: Any) -> Vqa:
+    """The network to explain."""
+    from heatproof.models.networks import make_from
+    from heatproof.models.vqa import Vqa, public_relation_network, shipped_network
+
+    if weights is not None:
+        return public_relation_network(weights_file(weights))
+    if model is None:
+        return shipped_network()
+    made = make_from(model)[1] if isinstance(model, str) else model
+    made = made() if callable(made) and not isinstance(made, Vqa) else made
+    if not isinstance(made, Vqa):
+        raise HeatproofError(f"model must be a heatproof.models.vqa.Vqa or a factory for one, got {made!r}.")
+    return made
+
+
+def weights_file(weights: Path | str) -> Path:
+    """The file that is meant: a path, or the name of a download that is in the cache."""
+    path = Path(weights)
+    return fetched(str(weights)) if str(weights) in downloads and not path.exists() else path

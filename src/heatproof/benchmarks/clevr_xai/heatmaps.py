@@ -1,0 +1,193 @@
+"""CLEVR-XAI without a network: questions and masks, for heatmaps that were made elsewhere. Needs no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heatproof.benchmarks.base import Ending, OpenedMasks, Reference, metric_words, require_poolings
+from heatproof.benchmarks.clevr_xai import rows
+from heatproof.cases import Chunk
+from heatproof.clevr.answers import in_words
+from heatproof.clevr.files import Dataset, open_dataset
+from heatproof.clevr.ground_truth import KINDS
+from heatproof.errors import HeatproofError, unknown_name
+from heatproof.heatmap_files import Heatmaps
+from heatproof.lazy import np, pl
+from heatproof.pooling import poolings as every_pooling
+from heatproof.progress import Progress, silent
+from heatproof.story import Story
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CHUNK = 128
+READ_AT_ONCE = 1000
+SHOWN = 5
+MODEL = "elsewhere"
+
+
+def open_masks(
+    heatmaps: Heatmaps,
+    dataset: Path,
+    questions: str = "simple",
+    poolings: Sequence[str] | None = None,
+    predictions: Path | None = None,
+    progress: Progress = silent,
+) -> OpenedQuestions:
+    """The questions that these heatmaps are about; with `predictions`, those of them that are answered right."""
+    chosen = tuple(every_pooling) if poolings is None else tuple(poolings)
+    require_poolings(chosen)
+    if questions not in KINDS:
+        raise unknown_name("question set", questions, KINDS)
+    data = open_dataset(dataset)
+    facts = question_table(data, questions)
+    known = dict(facts.select("question_index", "answer").rows())
+    there = by_question(heatmaps)
+    if not set(there) & set(known):
+        raise HeatproofError(
+            f"none of the {len(there):,} heatmaps is for one of the {questions} questions of {dataset}:"
+            f" their questions are {few(sorted(there))}. Is it the right data set, and --questions?"
+        )
+    left_out = [("Heatmaps for questions that the data set does not have, left out", sorted(set(there) - set(known)))]
+    wanted = set(known)
+    if predictions is not None:
+        answers = read_predictions(predictions)
+        wanted = {k for k in wanted & set(answers) if in_words(answers[k]) == known[k]}
+        left_out += [
+            ("Predictions for questions that the data set does not have, left out", sorted(set(answers) - set(known))),
+            ("Heatmaps of questions without a prediction, left out", sorted(set(there) & set(known) - set(answers))),
+        ]
+        if not wanted & set(there):
+            raise HeatproofError(f"no heatmap is left: {predictions} answers none of their questions right.")
+    asked = facts.filter(pl.col("question_index").is_in(list(wanted & set(there)))).sort("question_index")
+    space = data.mask_size(questions, next(iter(KINDS[questions])))
+    kinds = rows.ground_truths(data, questions, space)
+    left_out.append(("Questions without a heatmap", sorted(wanted - set(there))))
+    return OpenedQuestions(
+        story=Story(
+            title="CLEVR-XAI: heatmaps made elsewhere",
+            paper="Arras, Osman and Samek 2022, CLEVR-XAI",
+            dataset=dataset.resolve().name,
+            metrics=metric_words(rows.METRICS),
+            columns=rows.shown_columns(kinds[0], chosen),
+            poolings=chosen,
+        ),
+        settings={
+            "questions": questions,
+            "poolings": list(chosen),
+            "ground_truths": kinds,
+            "predictions": None if predictions is None else short_hash(predictions.read_bytes()),
+            "cases": len(asked),
+        },
+        fingerprint=data.fingerprint(questions, progress=progress),
+        models={MODEL: ""},
+        counts={questions: len(asked)},
+        per_chunk=CHUNK,
+        space=space,
+        data=data,
+        asked=asked,
+        names=there,
+        kinds=kinds,
+        left_out=left_out,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OpenedQuestions(OpenedMasks):
+    """Questions with masks, and the names of their heatmaps."""
+
+    data: Dataset
+    asked: pl.DataFrame
+    names: Mapping[int, str]
+    kinds: Sequence[str]
+    left_out: Sequence[tuple[str, Sequence[int]]]
+
+    def questions(self, chunk: Chunk) -> pl.DataFrame:
+        start = int(chunk.name.rpartition("-")[2])
+        return self.asked[start : start + chunk.cases]
+
+    def cases(self, chunk: Chunk) -> list[str]:
+        return [self.names[index] for index in self.questions(chunk)["question_index"]]
+
+    def score(self, chunk: Chunk, relevance: NDArray[Any], problems: Sequence[str]) -> pl.DataFrame:
+        questions = self.questions(chunk)
+        (name,) = self.counts
+        index = questions["question_index"].to_list()
+        masks = {kind: self.data.masks(name, kind).batch(index) for kind in self.kinds}
+        ids = [rows.case_name(name, question) for question in index]
+        facts = questions.to_dict(as_series=False)
+        return rows.score_table(ids, facts, relevance, masks, self.settings["poolings"], problems)
+
+    def subsets(self) -> Mapping[str, pl.Expr]:
+        return rows.parts_of_questions(next(iter(self.counts)), probabilities=False)
+
+    def remembers(self) -> pl.Expr:
+        return rows.of_column(self.story.columns[0]) & (pl.col("undefined") != "")
+
+    def end(self, rows_: pl.DataFrame, table: pl.DataFrame) -> Ending:  # noqa: ARG002
+        (name,) = self.counts
+        said = [f"{len(self.asked):,} heatmaps scored against {name} questions."]
+        said += [f"{what}: {len(index):,} ({few(index)})." for what, index in self.left_out if index]
+        bad = rows_.unique("case", maintain_order=True).select("question_index", "undefined").rows()
+        if bad:
+            reasons = [f"{index}: {reason}" for index, reason in bad]
+            said.append(f"Questions with an undefined score: {len(bad):,} ({few(reasons, '; ')}).")
+        return Ending(said)
+
+    def reference(self) -> Reference:
+        return Reference(rows.poster().with_columns(target=pl.lit("")))
+
+
+def by_question(heatmaps: Heatmaps) -> dict[int, str]:
+    """Names by the question index that they are; `7` and `007` are the same."""
+    found: dict[int, str] = {}
+    for name in heatmaps.names:
+        if not name.isdecimal():
+            raise HeatproofError(f"{heatmaps.source}: heatmaps are called by their question_index, not {name!r}.")
+        if int(name) in found:
+            raise HeatproofError(
+                f"{heatmaps.source} has two heatmaps for question {int(name)}: {found[int(name)]} and {name}."
+            )
+        found[int(name)] = name
+    return found
+
+
+def read_predictions(path: Path) -> dict[int, Any]:
+    """Answers by question index, from `[{"question_index": ..., "answer": ...}]`."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise HeatproofError(f"{path} cannot be read as predictions ({problem}).") from problem
+    if not isinstance(content, list):
+        raise HeatproofError(f'{path} must be a list of {{"question_index": ..., "answer": ...}}.')
+    answers: dict[int, Any] = {}
+    for place, entry in enumerate(content):
+        if not isinstance(entry, dict) or not isinstance(entry.get("question_index"), int) or "answer" not in entry:
+            raise HeatproofError(f"{path}: entry {place} lacks question_index or answer.")
+        if entry["question_index"] in answers:
+            raise HeatproofError(f"{path}: question {entry['question_index']} is answered twice.")
+        answers[entry["question_index"]] = entry["answer"]
+    return answers
+
+
+def question_table(data: Dataset, name: str) -> pl.DataFrame:
+    """What is known of each question, a row each; their programs are not kept, which take most of the memory."""
+    frames, questions = [], data.each_question(name)
+    while some := list(islice(questions, READ_AT_ONCE)):
+        frames.append(pl.DataFrame(rows.question_facts(some)))
+    return pl.concat(frames)
+
+
+def short_hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def few(entries: Sequence[object], between: str = ", ") -> str:
+    """The first few, and that there are more."""
+    return between.join(map(str, entries[:SHOWN])) + f"{between}..." * (len(entries) > SHOWN)

@@ -1,0 +1,84 @@
+"""From parts to tables: every part is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from heatproof.benchmarks.base import Reference
+from heatproof.engine.sources import Source
+from heatproof.errors import HeatproofError
+from heatproof.explainers import explainers
+from heatproof.lazy import pl
+from heatproof.progress import Progress
+from heatproof.results.columns import gather
+from heatproof.results.leaderboard import AXES, COLUMNS, FURTHER, leaderboard
+from heatproof.run_folder import LEADERBOARD, STATISTICS, SUMMARY, RunFolder, ScoreRows, parquet
+from heatproof.workspace import write_whole
+
+
+def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress: Progress) -> None:
+    """Score what needs whole data sets; write the tables, and what the run has to say into run.json."""
+    parts = folder.scores(entry["folder"] for entry in manifest["explainers"])
+    if not parts.paths:
+        reasons = sorted({f"{failure['explainer']}: {failure['message']}" for failure in folder.failures()})
+        raise HeatproofError("every explainer failed, so there is no table.\n  " + "\n  ".join(reasons))
+    opened, story = source.opened, source.story
+    names = [metric.name for metric in story.metrics]
+    remembered: list[pl.DataFrame] = []
+    progress("scoring: whole data set", 0, 3)
+    table = leaderboard(
+        gather(every_row(parts, source, folder, remembered), names, opened.subsets()),
+        benchmark=manifest["configuration"]["benchmark"],
+        dataset=story.dataset,
+        metrics=names,
+        reference=by_label(opened.reference(), source.published),
+        seed=manifest["configuration"]["seed"],
+    )
+    progress("scoring: tables", 1, 3)
+    write_whole(folder.path(LEADERBOARD), table.select(*COLUMNS).write_csv)
+    write_whole(folder.path(STATISTICS), table.select(*AXES, "n", *FURTHER).write_csv)
+    ending = opened.end(remembered[0], table)
+    manifest["story"] = replace(story, notes=tuple(ending.notes), marks=tuple(ending.marks)).plain()
+    folder.write_manifest(manifest)
+    progress("scoring: examples", 2, 3)
+    if arrays := source.examples():
+        folder.write_examples(arrays)
+    progress("scoring: done", 3, 3)
+
+
+def every_row(
+    parts: ScoreRows, source: Source, folder: RunFolder, remembered: list[pl.DataFrame]
+) -> Iterator[pl.DataFrame]:
+    """The parts, then the rows that the whole data set gives; what the benchmark remembers goes to `remembered`."""
+    condition = source.opened.remembers()
+    kept: list[pl.DataFrame] = []
+    for part in parts:
+        kept.append(part.filter(condition))
+        yield part
+    remembered.append(pl.concat(kept, how="diagonal"))
+    summary = source.opened.summarise(remembered[0])
+    write_whole(folder.path(SUMMARY), lambda path: path.write_bytes(parquet(summary)))
+    if len(summary):
+        yield summary
+
+
+def by_label(reference: Reference, published: Mapping[str, str]) -> pl.DataFrame | None:
+    """The paper's numbers by full specification, for the explainers that have the paper's parameters.
+
+    They stand as `reference` where network and data are the paper's too, else as `reference_elsewhere`. A line of the
+    paper for no explainer at all, such as raw inputs, goes by its own name.
+    """
+    if reference.rows is None:
+        return None
+    others = [name for name in reference.rows["explainer"].unique() if name not in explainers]
+    names = dict(published) | {name: name for name in others}
+    labels = pl.DataFrame({"label": list(names), "explainer": list(names.values())})
+    found = reference.rows.join(labels, on="explainer").drop("explainer").rename({"label": "explainer"})
+    if reference.is_about_this:
+        return found.with_columns(reference_elsewhere=pl.lit(None, dtype=pl.Float64))
+    given = [name for name in ("reference_std", "reference_median") if name in found.columns]
+    return found.rename({"reference": "reference_elsewhere"}).drop(given).with_columns(
+        reference=pl.lit(None, dtype=pl.Float64)
+    )

@@ -1,0 +1,157 @@
+"""A folder that holds a run already: may this run go on with it?
+
+Its settings must be the same. Then what is stored must prove that it would come out the same today: the models' logits
+on a few cases, and one case of every explainer, are computed again and compared, rounding allowed. What differs is
+computed anew, and the run says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from heatproof.benchmarks.base import Opened
+from heatproof.engine.plan import Unit
+from heatproof.engine.sources import AXES, Explaining, Source
+from heatproof.errors import HeatproofError
+from heatproof.explainers.base import untouched
+from heatproof.lazy import np, pl, torch
+from heatproof.progress import Progress
+from heatproof.run_folder import RunFolder
+
+PROBED = 4
+"""Cases whose logits are stored."""
+SAME_LOGITS = 1e-3
+"""How far logits may be apart, relative to the largest, to be the same under rounding on another processor."""
+SAME_SCORE = 1e-3
+COMPARED = 3
+"""Cases that are looked at where the first differs: a tie may turn the other way by rounding, but not most of them."""
+
+
+def probe(opened: Opened) -> dict[str, Any]:
+    """The logits of each model for its first cases."""
+    found = {}
+    for chunk in first_chunks(opened):
+        batch = opened.load(chunk)[:PROBED]
+        model = opened.model(chunk.model)
+        with torch.no_grad(), untouched(model):
+            logits = model(batch.inputs, *batch.context)
+        found[chunk.model] = {"cases": list(batch.ids), "logits": logits.double().tolist()}
+    return found
+
+
+def first_chunks(opened: Opened) -> Iterator[Any]:
+    """The first chunk of each model."""
+    seen: set[str] = set()
+    for chunk in opened.chunks(PROBED):
+        if chunk.model not in seen:
+            seen.add(chunk.model)
+            yield chunk
+
+
+def go_on(folder: RunFolder, manifest: dict[str, Any], source: Source, progress: Progress) -> dict[str, Any]:
+    """The manifest to go on with, once the folder is seen to hold the same run and what differs is forgotten."""
+    old = folder.manifest()
+    differing = differences(identity(old), identity(manifest))
+    if differing:
+        raise HeatproofError(
+            f"{folder.folder} holds a run of another configuration:\n  "
+            + "\n  ".join(differing)
+            + "\nGive this run another folder with --out, or redo that one with --no-resume."
+        )
+    said = []
+    for model in changed_models(old["probe"], manifest["probe"]):
+        folder.forget((entry["folder"] for entry in old["explainers"]), model)
+        said.append(f"model {model} answers otherwise than when this run began, so its scores are computed anew.")
+    folder.forget(changed_code(old["explainers"], manifest["explainers"]))
+    for name in changed_scores(folder, source, progress):
+        folder.forget([name])
+        said.append(f"{name} gives other scores than are stored, so they are computed anew.")
+    explainers = {entry["folder"]: entry for entry in [*old["explainers"], *manifest["explainers"]]}
+    return {
+        **manifest,
+        "created": old["created"],
+        "explainers": list(explainers.values()),
+        "machines": {**old["machines"], **manifest["machines"]},
+        "said": [*old["said"], *said],
+    }
+
+
+def identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What two runs must agree in to be one."""
+    return {**manifest["configuration"], "cases": manifest["cases"], "models": manifest["models"]}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One line per setting that differs."""
+    new = json.loads(json.dumps(new, default=str))
+    return [
+        f"{name}: {old.get(name)!r} there, {new.get(name)!r} now"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+
+
+def changed_models(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The models whose logits differ by more than rounding."""
+    return [name for name in new if name in old and not same_logits(old[name], new[name])]
+
+
+def same_logits(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    before, now = np.asarray(old["logits"]), np.asarray(new["logits"])
+    if old["cases"] != new["cases"] or before.shape != now.shape:
+        return False
+    return bool(np.abs(before - now).max() <= SAME_LOGITS * max(1.0, float(np.abs(before).max())))
+
+
+def changed_code(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The folders of explainers whose code is not that of the stored parts, or cannot be told to be."""
+    sources = {entry["folder"]: entry.get("source") for entry in old}
+    return [
+        entry["folder"]
+        for entry in new
+        if entry["folder"] in sources and (sources[entry["folder"]] != entry["source"] or entry["source"] == "unknown")
+    ]
+
+
+def changed_scores(folder: RunFolder, source: Source, progress: Progress) -> list[str]:
+    """The folders of explainers whose stored scores do not come out again."""
+    if not isinstance(source, Explaining):
+        return []
+    stored: dict[str, Unit] = {}
+    for unit in source.units():
+        if unit.folder not in stored and folder.part(unit.folder, unit.chunk).is_file():
+            stored[unit.folder] = unit
+    found = []
+    for place, (name, unit) in enumerate(stored.items()):
+        progress("checking what is stored", place, len(stored))
+        if folder.has(name, unit.chunk) and not comes_out_again(folder, source, unit):
+            found.append(name)
+    if stored:
+        progress("checking what is stored", len(stored), len(stored))
+    return found
+
+
+def comes_out_again(folder: RunFolder, source: Source, unit: Unit) -> bool:
+    """Whether the scores of a unit's first case are those that are stored; if not, most of its next cases decide."""
+    rows = folder.read_part(folder.part(unit.folder, unit.chunk))
+    verdicts: list[bool] = []
+    for place in range(COMPARED):
+        try:
+            again = source.again(unit, place)
+        except Exception:
+            return False  # it fails now; the unit will say why
+        if again is None:
+            break
+        verdicts.append(same_scores(rows, again))
+        if verdicts[0]:
+            return True
+    return 2 * sum(verdicts) > len(verdicts)
+
+
+def same_scores(stored: pl.DataFrame, again: pl.DataFrame) -> bool:
+    pairs = again.join(stored, on=["case", *AXES], how="left")
+    gaps = (pairs["value"] - pairs["value_right"]).abs()
+    both_undefined = pairs["value"].is_nan() & pairs["value_right"].is_nan()
+    return bool(((gaps <= SAME_SCORE) | both_undefined).fill_null(False).all())

@@ -1,0 +1,296 @@
+"""Where rows come from: explain, then score; or score heatmaps that are stored."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from heatproof.benchmarks.base import Opened, OpenedCases, OpenedMasks, metric_words, score_rows
+from heatproof.cases import Batch, Chunk
+from heatproof.engine.manifest import describe_all
+from heatproof.engine.plan import Unit, folder_name, make_units
+from heatproof.errors import HeatproofError
+from heatproof.explainers.base import Explainer, Size
+from heatproof.heatmap_files import Heatmaps
+from heatproof.lazy import np, pl, torch
+from heatproof.metrics.base import Metric, missing_for
+from heatproof.metrics.scoring import score_with
+from heatproof.pooling import poolings
+from heatproof.run_folder import Arrays
+from heatproof.seeds import CaseRandom
+from heatproof.story import Column, Story
+
+VALUES_PASSED = 2**28
+"""Input values that go through the network for a chunk: what takes minutes for a case is kept case by case."""
+AXES = ("metric", "ground_truth", "pooling")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a unit of work gives: score rows, and the heatmaps to keep."""
+
+    rows: pl.DataFrame
+    heatmaps: Arrays
+
+
+class Source(ABC):
+    """The units of a run, and what each gives."""
+
+    opened: OpenedCases
+
+    @property
+    def story(self) -> Story:
+        return self.opened.story
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the scores depend on beside cases, models and explainers."""
+        return dict(self.opened.settings)
+
+    @property
+    def published(self) -> Mapping[str, str]:
+        """The explainers that have the paper's parameters: full specification to name."""
+        return {}
+
+    @abstractmethod
+    def entries(self) -> list[dict[str, Any]]:
+        """The explainers as plain data."""
+
+    @abstractmethod
+    def units(self) -> list[Unit]:
+        """All units, in the order in which they should be done."""
+
+    @abstractmethod
+    def compute(self, unit: Unit) -> Result:
+        """Do a unit; whatever it raises is that unit's failure."""
+
+    def again(self, unit: Unit, place: int) -> pl.DataFrame | None:
+        """The rows of one case of a unit, computed anew; None where this cannot differ."""
+        return None
+
+    def examples(self) -> Arrays:
+        """Inputs and masks of the story's examples."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Explaining(Source):
+    """Explain each case of a benchmark, then score the relevance.
+
+    keep_all  store every heatmap, not only those of examples
+    extra     metrics to score beside the benchmark's own
+    """
+
+    opened: Opened
+    explainers: Sequence[Explainer]
+    seed: int = 0
+    batch_size: int = 500
+    keep_all: bool = False
+    extra: Sequence[Metric] = ()
+    usual: Collection[str] = ()
+    """The full specifications of the benchmark's own explainers, which have the paper's parameters."""
+
+    def check(self) -> None:
+        """Refuse before any long work what cannot be explained or scored."""
+        masks = list(self.probe_batch.masks)
+        for explainer in self.explainers:
+            if problem := explainer.problem_with(masks):
+                raise HeatproofError(problem)
+        for metric in self.extra:
+            if problem := missing_for(metric, masks):
+                raise HeatproofError(problem)
+
+    @property
+    def story(self) -> Story:
+        told = self.opened.story
+        if not self.extra:
+            return told
+        columns = told.columns and tuple(Column(m.name, *self.first_of(m)) for m in self.extra)
+        words = metric_words(metric.name for metric in self.extra if metric.name not in told.metric)
+        return replace(told, metrics=(*told.metrics, *words), columns=(*told.columns, *columns))
+
+    def first_of(self, metric: Metric) -> tuple[str, str]:
+        """Ground truth and pooling that the table shows of an extra metric."""
+        truth = next(iter(self.probe_batch.masks), "") if "mask" in metric.needs else ""
+        return truth, self.poolings[0]
+
+    @property
+    def poolings(self) -> Sequence[str]:
+        return [name for name in self.opened.story.poolings if name in poolings] or list(poolings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        extra = {"metrics": [metric.name for metric in self.extra]} if self.extra else {}
+        return super().settings | extra
+
+    @property
+    def published(self) -> Mapping[str, str]:
+        ours = [entry for entry in self.entries() if entry["source"] is None]
+        return {entry["explainer"]: entry["name"] for entry in ours if entry["explainer"] in self.usual}
+
+    @cached_property
+    def by_folder(self) -> dict[str, Explainer]:
+        return {folder_name(explainer): explainer for explainer in self.explainers}
+
+    @cached_property
+    def probe_batch(self) -> Batch:
+        """The first cases."""
+        chunk = self.opened.chunks()[0]
+        return self.loaded(replace(chunk, cases=min(chunk.cases, 4)))
+
+    @cached_property
+    def size(self) -> Size:
+        """What the number of passes depends on, seen in one pass of the first case."""
+        from heatproof.explainers.layers import model_size
+
+        return model_size(self.opened.model(self.opened.chunks()[0].model), self.probe_batch[:1])
+
+    @cached_property
+    def last(self) -> dict[Chunk, Batch]:
+        """The chunk that was loaded last: explainers take turns on it."""
+        return {}
+
+    def loaded(self, chunk: Chunk) -> Batch:
+        if chunk not in self.last:
+            self.last.clear()
+            self.last[chunk] = self.opened.load(chunk)
+        return self.last[chunk]
+
+    def entries(self) -> list[dict[str, Any]]:
+        return describe_all(self.explainers)
+
+    def units(self) -> list[Unit]:
+        values = self.probe_batch.inputs[0].numel()
+
+        def pieces(passes: int) -> list[Chunk]:
+            return self.opened.chunks(max(1, VALUES_PASSED // (values * (1 + passes))))
+
+        return make_units(self.explainers, pieces, lambda explainer: explainer.passes(self.size))
+
+    def compute(self, unit: Unit) -> Result:
+        batch = self.loaded(unit.chunk)
+        explainer = self.by_folder[unit.folder]
+        model = self.opened.form(unit.chunk.model, explainer)
+        start = time.perf_counter()
+        with counted_passes(model) as passes:
+            relevance = self.relevance(explainer, model, batch)
+        cost = {"seconds": (time.perf_counter() - start) / len(batch), "passes": passes[0] / len(batch)}
+        scores = pl.concat([self.scores(batch, relevance, model), cost_rows(batch, cost)], how="diagonal")
+        kept = [i for i, case in enumerate(batch.ids) if self.keep_all or case in self.opened.story.examples]
+        heatmaps = {"ids": np.asarray([batch.ids[i] for i in kept]), "relevance": relevance[kept].cpu().numpy()}
+        return Result(labelled(scores, unit), heatmaps)
+
+    def relevance(self, explainer: Explainer, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Relevance of all cases, a few at a time."""
+        shown = replace(batch, inputs=batch.inputs.clone())  # one that changes its inputs must not change scores
+        rng = CaseRandom.of(self.seed, explainer)
+        parts = [shown[i : i + self.batch_size] for i in range(0, len(batch), self.batch_size)]
+        return torch.cat([explainer(model, part, rng) for part in parts])
+
+    def scores(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
+        rows = [self.opened.score(batch, relevance, model)]
+        for metric in self.extra:
+            values = score_with(metric, batch, relevance, model, self.poolings)
+            rows.append(score_rows(batch, values))
+        return pl.concat(rows, how="diagonal")
+
+    def again(self, unit: Unit, place: int) -> pl.DataFrame | None:
+        if place >= unit.chunk.cases:
+            return None
+        batch = self.loaded(unit.chunk)[place : place + 1]
+        explainer = self.by_folder[unit.folder]
+        model = self.opened.form(unit.chunk.model, explainer)
+        return labelled(self.scores(batch, self.relevance(explainer, model, batch), model), unit)
+
+    def examples(self) -> Arrays:
+        wanted = self.opened.story.examples
+        found: dict[str, Batch] = {}
+        for chunk in self.opened.chunks_with(list(wanted)) if wanted else ():
+            batch = self.loaded(chunk)
+            found |= {case: batch[i : i + 1] for i, case in enumerate(batch.ids) if case in wanted}
+        cases = [found[case] for case in wanted if case in found]
+        if not cases:
+            return {}
+        inputs = self.opened.as_pictures(torch.cat([case.inputs for case in cases]))
+        arrays = {"ids": np.asarray([case.ids[0] for case in cases]), "inputs": inputs.numpy()}
+        masks = {name: torch.cat([case.masks[name] for case in cases]).numpy() for name in cases[0].masks}
+        return arrays | {f"mask.{name}": mask for name, mask in masks.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Stored(Source):
+    """Score heatmaps that were made elsewhere; `called` is their name in the tables."""
+
+    opened: OpenedMasks
+    heatmaps: Heatmaps
+    called: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return super().settings | {"heatmaps": self.heatmaps.stamp}
+
+    @property
+    def published(self) -> Mapping[str, str]:
+        """Heatmaps that are called like a method stand beside its published number."""
+        return {self.called: self.called}
+
+    def entries(self) -> list[dict[str, Any]]:
+        plain = {"parameters": {}, "limits": {}, "source": None}
+        names = dict.fromkeys(("explainer", "name", "short", "folder"), self.called)
+        return [names | {"family": "other", "target": "", **plain}]
+
+    def units(self) -> list[Unit]:
+        return [Unit(self.called, self.called, "", chunk) for chunk in self.opened.chunks()]
+
+    def compute(self, unit: Unit) -> Result:
+        found = [self.heatmaps.usable(name, self.opened.space) for name in self.opened.cases(unit.chunk)]
+        channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
+        relevance = np.full((len(found), channels, *self.opened.space), np.nan)
+        for place, (heatmap, _) in enumerate(found):
+            if heatmap is not None:
+                relevance[place] = 0.0
+                relevance[place, : len(heatmap)] = heatmap
+        rows = self.opened.score(unit.chunk, relevance, [problem for _, problem in found])
+        return Result(labelled(rows, unit), {"ids": np.asarray([])})
+
+
+def labelled(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
+    return rows.with_columns(
+        model=pl.lit(unit.chunk.model), explainer=pl.lit(unit.explainer), target=pl.lit(unit.target)
+    )
+
+
+def cost_rows(batch: Batch, cost: dict[str, float]) -> pl.DataFrame:
+    """What explaining cost per case, as rows like any score."""
+    return pl.concat(
+        [
+            pl.DataFrame({"case": list(batch.ids), "metric": name, "ground_truth": "", "pooling": "", "value": value})
+            for name, value in cost.items()
+        ]
+    )
+
+
+@contextmanager
+def counted_passes(model: torch.nn.Module) -> Iterator[list[int]]:
+    """Counts rows that go forward through the model, and backward from its outputs."""
+    passes = [0]
+
+    def forward(_module: torch.nn.Module, _args: Any, output: Any) -> None:
+        rows = len(output)
+        passes[0] += rows
+        if output.requires_grad:
+            output.register_hook(lambda _gradient: backward(rows))
+
+    def backward(rows: int) -> None:
+        passes[0] += rows
+
+    hook = model.register_forward_hook(forward)
+    try:
+        yield passes
+    finally:
+        hook.remove()

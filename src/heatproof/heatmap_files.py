@@ -1,0 +1,109 @@
+"""Heatmaps on disk, made anywhere: a folder of .npy files, a .npz archive, a Zarr or HDF5 group. Needs no torch.
+
+A folder or an archive calls each heatmap by the name of its case. A group holds `heatmaps` (N, ...) and, in the same
+order, their names: `case`, or `question_index` where these are numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heatproof.errors import HeatproofError
+from heatproof.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NAMES = ("case", "question_index")
+
+
+@dataclass(frozen=True)
+class Heatmaps:
+    """Heatmaps by name; `read` gives one, whatever its shape, and may fail for that one alone."""
+
+    source: Path
+    names: tuple[str, ...]
+    read: Callable[[str], NDArray[Any]] = field(repr=False)
+    stamp: str
+    """Changes when the files do, so that scores of changed heatmaps are not taken for theirs."""
+
+    def usable(self, name: str, space: tuple[int, ...]) -> tuple[NDArray[Any] | None, str]:
+        """The heatmap (channels, *space), or None and what is wrong with it."""
+        try:
+            heatmap = np.asarray(self.read(name))
+        except Exception as problem:  # damaged files fail in many ways, by their format
+            return None, f"the heatmap cannot be read: {type(problem).__name__}: {problem}"
+        if heatmap.dtype.kind not in "bfiu":  # truth values, floats and integers
+            return None, f"the heatmap holds {heatmap.dtype}, not numbers"
+        if heatmap.ndim == len(space):
+            heatmap = heatmap[None]
+        if heatmap.ndim != len(space) + 1 or len(heatmap) < 1 or heatmap.shape[1:] != space:
+            extent = ", ".join(map(str, space))
+            return None, f"the heatmap has shape {heatmap.shape}, not (channels, {extent}) or ({extent})"
+        return heatmap.astype(np.float64, copy=False), ""
+
+
+def open_heatmaps(path: Path) -> Heatmaps:
+    """The heatmaps of a folder, a .npz archive, or a Zarr or HDF5 group; none is read yet."""
+    if path.suffix in (".h5", ".hdf5"):
+        return open_group(path, "h5py")
+    if path.suffix == ".zarr":
+        return open_group(path, "zarr")
+    if path.is_dir():
+        files = sorted(entry.stem for entry in path.iterdir() if entry.suffix == ".npy")
+        return named(path, files, lambda name: load_npy(path / f"{name}.npy"))
+    if path.suffix == ".npz" and path.is_file():
+        try:
+            archive = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, zipfile.BadZipFile) as problem:
+            raise HeatproofError(f"{path} is damaged or no .npz archive ({problem}).") from problem
+        return named(path, sorted(archive.files), lambda name: np.asarray(archive[name]))
+    said = "does not exist" if not path.exists() else "is neither a folder nor a .npz, .zarr, .h5 or .hdf5"
+    raise HeatproofError(f"{path} {said}; give a folder of CASE.npy, or an archive of heatmaps.")
+
+
+def named(path: Path, names: list[str], read: Callable[[str], NDArray[Any]]) -> Heatmaps:
+    if not names:
+        raise HeatproofError(f"{path} holds no heatmaps (CASE.npy).")
+    return Heatmaps(path, tuple(names), read, stamp(path))
+
+
+def load_npy(path: Path) -> NDArray[Any]:
+    loaded: NDArray[Any] = np.load(path, allow_pickle=False)
+    return loaded
+
+
+def open_group(path: Path, library: str) -> Heatmaps:
+    """The arrays `heatmaps` and `case` or `question_index` of a Zarr or HDF5 group."""
+    import importlib
+
+    try:
+        module: Any = importlib.import_module(library)
+    except ImportError:
+        raise HeatproofError(f"to read {path}, install {library}: pip install {library}") from None
+    try:
+        group = module.File(path, "r") if library == "h5py" else module.open_group(str(path), mode="r")
+        kind = next(kind for kind in NAMES if kind in group)
+        names = [entry.decode() if isinstance(entry, bytes) else str(entry) for entry in np.asarray(group[kind])]
+        array = group["heatmaps"]
+    except Exception as problem:  # by library and version
+        raise HeatproofError(
+            f"{path} cannot be read as a group with heatmaps and question_index or case"
+            f" ({type(problem).__name__}: {problem})."
+        ) from problem
+    if len(names) != array.shape[0] or len(set(names)) != len(names):
+        raise HeatproofError(f"{path}: {kind} must name each of the {array.shape[0]} heatmaps once.")
+    place = {name: k for k, name in enumerate(names)}
+    return named(path, names, lambda name: np.asarray(array[place[name]]))
+
+
+def stamp(path: Path) -> str:
+    """A hash of names, sizes and dates of a file, or of all files in a folder."""
+    files = sorted(entry for entry in path.rglob("*") if entry.is_file()) if path.is_dir() else [path]
+    about = [(str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return hashlib.sha256(repr(about).encode()).hexdigest()[:16]

@@ -1,0 +1,173 @@
+"""Story: what a reader of a run needs to know, as plain data that goes into the run folder.
+
+A benchmark fills it; tables and pages read it, and know no benchmark by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MetricWords:
+    """A metric as the tables show it."""
+
+    name: str
+    title: str
+    summary: str
+    higher_is_better: bool = True
+    range: tuple[float, float] = (0.0, 1.0)
+    paper: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The title with the direction in which it is better."""
+        return f"{self.title} {'↑' if self.higher_is_better else '↓'}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column of the table shows first."""
+
+    metric: str
+    ground_truth: str = ""
+    pooling: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A marked stretch of a signal under one explainer: from `start`, `length` positions long."""
+
+    explainer: str
+    target: str
+    case: str
+    start: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Words:
+    """What things are called on the page."""
+
+    cases: str = "cases"
+    """What is explained, in the plural."""
+    favour: str = "for the class"
+    """What red means in a heatmap."""
+    against: str = "against it"
+    """What blue means."""
+    truth: str = "the true mask"
+    mark: str = ""
+    """What a marked stretch is; empty if nothing is marked."""
+    as_published: str = ""
+    """The explained quantity that the paper explains."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that a table and a page say beside numbers.
+
+    metrics    those of the table, the one that ranks first
+    columns    what the table shows first; empty: every metric without ground truth and pooling, or under the first
+    poolings   in the order in which tables show them
+    examples   titles of the cases whose heatmaps are kept, in the order of the page
+    captions   further lines under an example's title, by case
+    marks      stretches of examples that explainers mark
+    notes      what a reader of the table should know, said with the run's own numbers
+    """
+
+    title: str
+    paper: str
+    dataset: str
+    metrics: tuple[MetricWords, ...]
+    columns: tuple[Column, ...] = ()
+    poolings: tuple[str, ...] = ()
+    words: Words = field(default_factory=Words)
+    examples: Mapping[str, str] = field(default_factory=dict)
+    captions: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> dict[str, MetricWords]:
+        """The metrics by name."""
+        return {words.name: words for words in self.metrics}
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return asdict(self)
+
+
+def read_story(content: Mapping[str, Any]) -> Story:
+    """The story from plain data; what a later version may have added is left out."""
+    parts: dict[str, Any] = {key: value for key, value in content.items() if key in {f.name for f in fields(Story)}}
+    parts["metrics"] = tuple(MetricWords(**entry | {"range": tuple(entry["range"])}) for entry in content["metrics"])
+    parts["columns"] = tuple(Column(**entry) for entry in content["columns"])
+    parts["marks"] = tuple(Mark(**entry) for entry in content["marks"])
+    parts["words"] = Words(**content["words"])
+    parts["poolings"], parts["notes"] = tuple(content["poolings"]), tuple(content["notes"])
+    return Story(**parts)
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Plain text; `tone` is good, bad, or soft for small print. What `lead` says stands before it in bold."""
+
+    text: str
+    lead: str = ""
+    tone: str = ""
+    kind: str = "paragraph"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a section's table.
+
+    value   what it is sorted by
+    title   what is said when one points at it
+    bar     between 0 and 1: the length of a bar in front of the text
+    shade   between -1 (low, red) and 1 (high, blue)
+    """
+
+    text: str = ""
+    value: float | None = None
+    title: str = ""
+    bar: float | None = None
+    shade: float | None = None
+    framed: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a name and cells under heads; `matrix` is close-packed and coloured, not sorted."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
+    matrix: bool = False
+    note: str = ""
+    kind: str = "table"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Something found: text, the parts of a whole (share, words), and figures (caption, files of pictures)."""
+
+    title: str
+    text: str
+    parts: Sequence[tuple[float, str]] = ()
+    figures: Sequence[tuple[str, Sequence[str]]] = ()
+    kind: str = "panel"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A further section of the page, made after the run by whoever has more to say about it."""
+
+    title: str
+    blocks: Sequence[Paragraph | Table | Panel]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return asdict(self)
