@@ -20,7 +20,13 @@ from heatproof.benchmarks.focus_alone import accuracy_alone
 from heatproof.clevr.objects import CLASSES, shipped_pictures
 from heatproof.cli.train import app as train_command
 from heatproof.errors import HeatproofError
-from heatproof.models.classifiers import load_classifier, with_channels_last, with_options
+from heatproof.models.classifiers import (
+    load_classifier,
+    output_numbers,
+    with_channels_last,
+    with_logits,
+    with_options,
+)
 from heatproof.models.heads import split
 from heatproof.models.image_classifiers import make_classifier
 from heatproof.models.linear_head import fit_head
@@ -184,6 +190,42 @@ def test_weights_that_do_not_fit_are_named(tmp_path, small, monkeypatch):
     assert not (tmp_path / "done").exists()
 
 
+def test_a_function_is_no_model():
+    with pytest.raises(HeatproofError, match=r"model relu must be a torch.nn.Module, or .*; got function"):
+        load_classifier(torch.nn.functional.relu)
+    with pytest.raises(HeatproofError, match="got the class Small itself, so call it"):
+        load_classifier(Small)
+
+
+class Wordy(Small):
+    """Returns as a network of Hugging Face does."""
+
+    def forward(self, pictures: Tensor) -> dict[str, Tensor]:
+        return {"loss": torch.zeros(()), "logits": super().forward(pictures)}
+
+
+def test_logits_among_other_outputs(small):
+    """Reference: the network that returns the logits alone. Layers keep their names."""
+    network = Wordy().eval()
+    network.load_state_dict(small.state_dict())
+    pictures = torch.rand(3, 3, 48, 48, generator=torch.Generator().manual_seed(0))
+    found = with_logits(load_classifier(network), pictures)
+    labels = list("abcdef")
+    assert output_numbers(found, labels, pictures) == {label: place for place, label in enumerate(labels)}
+    with pytest.raises(
+        HeatproofError, match=r"must return float logits \(cases, classes\), .*; got dict of loss, logits"
+    ):
+        output_numbers(load_classifier(network), labels, pictures)
+    fast = with_channels_last(found, pictures)
+    assert fast is not found
+    for spec in ("gradient", "grad_cam:layer=features.3", "lrp"):
+        expected = heatproof.explain(small, pictures, spec, target=1)
+        for module in (found.module, fast.module):
+            torch.testing.assert_close(
+                heatproof.explain(module, pictures, spec, target=1), expected, rtol=1e-3, atol=1e-5
+            )
+
+
 def as_file(model: nn.Module, kind: str, folder: Path) -> str:
     """The model as a program: traced, scripted, or exported for any number of pictures."""
     sample = torch.zeros(2, 3, 48, 48)
@@ -199,7 +241,7 @@ def as_file(model: nn.Module, kind: str, folder: Path) -> str:
 @pytest.mark.parametrize("kind", ["traced", "scripted", "exported"])
 def test_programs(kind, small, tmp_path):
     """Reference: the module that the file was made from. What would be silently wrong is an error instead."""
-    program = load_classifier(as_file(small, kind, tmp_path)).module
+    program = load_classifier(as_file(small, kind, tmp_path), trust=True).module
     pictures = torch.rand(3, 3, 48, 48, generator=torch.Generator().manual_seed(0))
 
     def explained(model: nn.Module, spec: str) -> Tensor:
@@ -224,8 +266,9 @@ def test_programs(kind, small, tmp_path):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_run_on_a_program(small, tmp_path):
     """The cost of a run is known too; an explainer that must see layers costs its own scores only."""
+    path = as_file(small, "traced", tmp_path)
     options = {
-        "images": shipped_pictures(), "model": as_file(small, "traced", tmp_path), "tile": 24, "fit": "squash",
+        "images": shipped_pictures(), "model": load_classifier(path, trust=True).module, "tile": 24, "fit": "squash",
         "mosaics_per_class": 1, "explainers": "gradient, grad_cam",
     }  # fmt: skip
     assert [line.passes for line in heatproof.dry_run("focus", **options)] == [12, 12]
@@ -236,7 +279,7 @@ def test_a_run_on_a_program(small, tmp_path):
     weights = tmp_path / "w.npz"
     save_weights(small, weights)
     with pytest.raises(HeatproofError, match="has weights of its own; leave --weights"):
-        load_classifier(options["model"], weights)
+        load_classifier(path, weights, trust=True)
 
 
 def test_preprocessing_comes_from_the_model_or_the_user_and_is_in_run_json(small, tmp_path):

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import untouched
 from heatproof.lazy import np, torch
-from heatproof.loading import load_object, names_object
+from heatproof.loading import names_object
 from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
 
 HALF = (0.5, 0.5, 0.5)
@@ -59,17 +59,18 @@ class Classifier:
         return inputs * std + mean
 
 
-def load_classifier(model: Any, weights: Path | None = None) -> Classifier:
+def load_classifier(model: Any, weights: Path | None = None, trust: bool = False) -> Classifier:
     """A classifier from a name, a file, a factory or a module.
 
     `object_classifier`: ours, trained. `alexnet`, `vgg16`, `resnet18`: ours, with --weights in torchvision's names.
     `alexnet_linear`, `vgg16_linear`: what `heatproof train focus-head` makes. `torchvision:NAME` and `timm:NAME` where
     these are installed, with --weights. `file.py:factory` and `package.module:factory`: a module, or a function that
-    returns one, or (module, settings), settings with any of SETTINGS. A TorchScript file (.pt, .pth, .ts) or one of
-    torch.export (.pt2).
+    returns one, or (module, settings), settings with any of SETTINGS. A file of torch.export (.pt2), or of
+    TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only.
     """
     from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS, make_classifier
     from heatproof.models.linear_head import LINEAR_CLASSIFIERS, make_linear
+    from heatproof.models.programs import load_program
 
     if not isinstance(model, str):
         return unpacked(None, model)
@@ -87,11 +88,11 @@ def load_classifier(model: Any, weights: Path | None = None) -> Classifier:
     if Path(model).suffix in PROGRAMS:
         if weights is not None:
             raise HeatproofError(f"{model} has weights of its own; leave --weights {weights} out.")
-        return Classifier(Path(model).stem, load_program(Path(model)))
+        return Classifier(Path(model).stem, load_program(Path(model), trust))
     known = ", ".join([EMBEDDED, *IMAGE_CLASSIFIERS, *LINEAR_CLASSIFIERS])
     raise HeatproofError(
-        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, file.py:factory, or a TorchScript (.pt)"
-        " or torch.export (.pt2) file."
+        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, file.py:factory, or a file of"
+        " torch.export (.pt2) or TorchScript (.pt)."
     )
 
 
@@ -124,14 +125,10 @@ def filled(name: str, make: Callable[[int], torch.nn.Module], weights: Path | No
 
 
 def filled_user(reference: str, weights: Path | None) -> Classifier:
+    from heatproof.models.networks import make_from
     from heatproof.models.weights import load_weights
 
-    made = load_object(reference)
-    try:
-        result = made if isinstance(made, torch.nn.Module) else made()
-    except Exception as problem:
-        raise HeatproofError(f"{reference} fails to make a network: {type(problem).__name__}: {problem}") from problem
-    classifier = unpacked(reference.rpartition(":")[2], result)
+    classifier = unpacked(*make_from(reference))
     if weights is not None:
         load_weights(classifier.module, weights)
     return classifier
@@ -139,12 +136,12 @@ def filled_user(reference: str, weights: Path | None) -> Classifier:
 
 def unpacked(name: str | None, made: Any) -> Classifier:
     """A module, or a module with its preprocessing; called as its class where nobody has named it."""
-    module, settings = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
-    name = name or type(module).__name__
-    if not isinstance(module, torch.nn.Module) or not isinstance(settings, Mapping):
-        raise HeatproofError(
-            f"model {name} must be a torch.nn.Module, or (module, settings); got {type(made).__name__}."
-        )
+    from heatproof.models.networks import name_of, require_module
+
+    paired = isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Mapping)
+    module, settings = made if paired else (made, {})
+    name = name or name_of(module)
+    module = require_module(name, module, otherwise=", or (module, settings)")
     for setting in settings:
         if setting not in SETTINGS:
             raise unknown_name(f"setting of model {name}", str(setting), SETTINGS)
@@ -198,34 +195,6 @@ LIBRARIES: dict[str, Callable[[str, Path | None], Classifier]] = {
 }
 
 
-def load_program(path: Path) -> torch.nn.Module:
-    """A network that comes with its own code: TorchScript, or torch.export."""
-    from heatproof.explainers.scored import Scored
-
-    if not path.is_file():
-        raise HeatproofError(f"there is no file {path}.")
-    try:
-        if path.suffix == ".pt2":
-            return load_exported(path)
-        scripted = torch.jit.load(str(path), map_location="cpu").eval()
-        return Scored(scripted, "logit")  # a module around it, because TorchScript takes no hooks
-    except Exception as problem:
-        raise HeatproofError(
-            f"{path} is neither TorchScript nor torch.export ({type(problem).__name__}: {problem}). Weights alone go"
-            " with --weights, beside a --model."
-        ) from problem
-
-
-def load_exported(path: Path) -> torch.nn.Module:
-    """An exported program as modules, so that its layers have names."""
-    network = torch.export.unflatten(torch.export.load(path))
-    for module in network.modules():
-        graph = getattr(module, "graph", None)
-        for node in graph.nodes if graph is not None else ():
-            node.meta.pop("val", None)  # examples with symbols for sizes, which cannot be copied
-    return network
-
-
 def read_labels(path: Path) -> dict[str, int]:
     """What the outputs mean: a CSV with a column label, and a column index unless the rows are in order."""
     rows = read_table(path, ("label",))
@@ -255,6 +224,13 @@ def with_options(
     return changed
 
 
+def with_logits(classifier: Classifier, sample: torch.Tensor) -> Classifier:
+    """The classifier with a network that returns logits alone, where it returns them among other things."""
+    from heatproof.models.networks import returning_logits
+
+    return replace(classifier, module=returning_logits(classifier.module, sample, name=classifier.name, what="mosaics"))
+
+
 def with_channels_last(classifier: Classifier, sample: torch.Tensor) -> Classifier:
     """The classifier with weights laid out for faster convolutions on CPUs, where logits and gradients stay the same.
 
@@ -282,19 +258,10 @@ def with_gradient(module: torch.nn.Module, inputs: torch.Tensor) -> tuple[torch.
 
 def output_numbers(classifier: Classifier, classes: Sequence[str], sample: torch.Tensor) -> dict[str, int]:
     """The output of each class, once the model is seen to take such pictures and to have these outputs."""
+    from heatproof.models.networks import ask, check_logits
+
     name = classifier.name
-    try:
-        with torch.no_grad(), untouched(classifier.module):
-            logits = classifier.module(sample)
-    except Exception as problem:
-        raise HeatproofError(
-            f"model {name} fails on mosaics of shape {tuple(sample.shape)}: {type(problem).__name__}: {problem}"
-        ) from problem
-    if not isinstance(logits, torch.Tensor) or not logits.is_floating_point() or logits.ndim != 2:
-        found = f"{logits.dtype} {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise HeatproofError(f"model {name} must return float logits (cases, classes), got {found}.")
-    if not bool(logits.isfinite().all()):
-        raise HeatproofError(f"model {name} returns NaN or infinite logits for these mosaics.")
+    logits = check_logits(name, ask(name, classifier.module, sample, what="mosaics"), len(sample))
     outputs = logits.shape[1]
     if classifier.labels is None:
         if outputs != len(classes):

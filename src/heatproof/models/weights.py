@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from heatproof import arrays as npz
 from heatproof.errors import HeatproofError
-from heatproof.workspace import write_whole
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -49,20 +49,14 @@ def read_arrays(path: Path) -> Mapping[str, np.ndarray[Any, Any]]:
     """The named arrays of a .npz file or of a PyTorch state dict (.pt, .pth)."""
     if not path.is_file():
         raise HeatproofError(f"there is no weights file {path}.")
+    if path.suffix not in (".pt", ".pth"):
+        return npz.read_arrays(path)
     try:
-        if path.suffix in (".pt", ".pth"):
-            state = torch.load(path, map_location="cpu", weights_only=True)
-            return {name: tensor.numpy() for name, tensor in state.items()}
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise HeatproofError(f"{path} holds a single array; weights are a .npz archive of named arrays.")
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except HeatproofError:
-        raise
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        return {name: tensor.numpy() for name, tensor in state.items()}
     except Exception as problem:  # zip, pickle, type and value errors of many kinds, by what the file really is
         raise HeatproofError(
-            f"{path} cannot be read as weights: it is truncated, or not a .npz, .pt or .pth file"
+            f"{path} cannot be read as weights: it is truncated, or holds more than a state dict"
             f" ({type(problem).__name__}: {problem})."
         ) from problem
 
@@ -73,12 +67,7 @@ def save_weights(model: nn.Module, path: Path, half: bool = False) -> None:
         name: (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().numpy()
         for name, tensor in model.state_dict().items()
     }
-
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:  # a file object, because savez appends .npz to names
-            np.savez(file, allow_pickle=False, **arrays)
-
-    write_whole(path, write)
+    npz.write_arrays(path, arrays)
 
 
 def fingerprint(model: nn.Module) -> str:

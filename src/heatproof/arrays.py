@@ -1,0 +1,41 @@
+"""Named arrays on disk: .npz archives, written whole or not at all, read without pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heatproof.errors import HeatproofError
+from heatproof.lazy import np
+from heatproof.workspace import write_whole
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], compressed: bool = False) -> None:
+    """Write the arrays as .npz."""
+    save = np.savez_compressed if compressed else np.savez
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # a file object, because savez appends .npz to names
+            save(file, allow_pickle=False, **arrays)
+
+    write_whole(path, write)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a .npz file, by name."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise HeatproofError(f"{path} holds a single array, not a .npz archive of named ones.")
+        with loaded:
+            return dict(loaded)
+    except HeatproofError:
+        raise
+    except FileNotFoundError as problem:
+        raise HeatproofError(f"there is no file {path}.") from problem
+    except Exception as problem:  # zip, zlib, value and key errors of many kinds, by where the damage is
+        raise HeatproofError(
+            f"{path} is damaged: it is truncated, or not a .npz archive of plain arrays"
+            f" ({type(problem).__name__}: {problem})."
+        ) from problem
