@@ -176,8 +176,8 @@ class SampledExplainer(ScoreExplainer):
         """`work(*rows_of(start, stop))` for blocks that cover 0 ... total and fit into memory."""
         from heatproof.explainers.memory import row_cost, sweep
 
-        cost = row_cost(model, batch)
-        sweep(cost, lambda: min(self.rows, cost.rows(self.memory, self.gradients)), total, rows_of, work)
+        fitting = row_cost(model, batch).rows(self.memory, self.gradients)
+        sweep(min(self.rows, fitting), total, rows_of, work)
 
     def score_rows(
         self, model: torch.nn.Module, inputs: torch.Tensor, batch: Batch, case: torch.Tensor
