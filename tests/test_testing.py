@@ -48,7 +48,7 @@ class Bad(Explainer):
     ("how", "words"),
     [
         ("in place", "inputs are changed in place"),
-        ("weights", "model is changed"),
+        ("weights", "changes the model's weights"),
         ("random", "same seed gives another result"),
         ("batch", "depends on the other cases"),
         ("nan", "NaN or infinite"),

@@ -31,6 +31,10 @@ class ForeignExplainer(ScoreExplainer):
     def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
         """What the other side makes of a batch; the inputs are a copy."""
 
+    @property
+    def is_ours(self) -> bool:
+        return False
+
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         relevance, drew = self.ask(model, batch, rng)
         if drew and len(batch) > 1:
