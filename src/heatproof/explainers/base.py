@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, TypeVar, get_args
@@ -62,6 +62,10 @@ class Explainer(ABC):
     def passes(self, size: Size) -> int:
         """Forward plus backward passes of the model per case, or the most there can be."""
         return 0
+
+    def problem_with(self, masks: Collection[str]) -> str:
+        """A sentence that says why it cannot explain cases with these ground truths; empty if it can."""
+        return ""
 
     @property
     def is_ours(self) -> bool:
