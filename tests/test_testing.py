@@ -24,6 +24,15 @@ def test_functions_pass_too_and_so_do_other_models():
     check_explainer("gradient", torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(20, 3)), torch.randn(4, 2, 10))
 
 
+def test_functions_are_tried_on_a_model_with_a_question():
+    """A plain one passes, whatever rows it asks about; one that takes the question and does not use it fails."""
+    check_explainer(
+        lambda model, inputs, target: inputs * model(inputs.repeat(3, 1, 1, 1))[: len(inputs), :1, None, None]
+    )
+    with pytest.raises(HeatproofError, match="takes a question beside the inputs"):
+        check_explainer(lambda model, inputs, target, *context: inputs * model(inputs)[:, :1, None, None])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bad(Explainer):
     how: str
@@ -39,6 +48,8 @@ class Bad(Explainer):
             return batch.inputs - batch.inputs.mean(0)
         if self.how == "nan":
             return batch.inputs / 0
+        if self.how == "question":
+            model(batch.inputs)
         if self.how == "shape":
             return batch.inputs[0]
         return batch.inputs
@@ -48,11 +59,12 @@ class Bad(Explainer):
     ("how", "words"),
     [
         ("in place", "inputs are changed in place"),
-        ("weights", "model is changed"),
+        ("weights", "changes the model's weights"),
         ("random", "same seed gives another result"),
         ("batch", "depends on the other cases"),
         ("nan", "NaN or infinite"),
         ("shape", "returned relevance of shape"),
+        ("question", r"takes a question beside the inputs: .*'question'; call model\(inputs, \*batch.context\)"),
     ],
 )
 def test_bad_ones_are_named(how, words):

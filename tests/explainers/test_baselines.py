@@ -129,6 +129,17 @@ def test_oracle_without_one_mask_says_what_there_is(picture_net: Net) -> None:
         Oracle(mask="bax")(MODEL, picture_net.batch, RNG)
 
 
+def test_a_run_can_ask_for_problems_with_masks_before_it_starts() -> None:
+    """Reference: which cases explain() takes, by the test above; a wrapped oracle has the same problems."""
+    for oracle in (Oracle(), make_explainer("randomised:oracle")):
+        assert oracle.problem_with(["template"]) == ""
+        assert "these cases have: none" in oracle.problem_with([])
+        assert "mask=NAME; these cases have: union, unique" in oracle.problem_with({"unique", "union"})
+    assert Oracle(mask="union").problem_with({"unique", "union"}) == ""
+    assert "these cases have: unique" in Oracle(mask="union").problem_with(["unique"])
+    assert make_explainer("gradient").problem_with([]) == ""
+
+
 def test_edges_equal_scipy(net: Net) -> None:
     """Reference: scipy's Sobel filter of the mean channel along every axis, borders repeated."""
     relevance = Edges()(net.model, net.batch, RNG)

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from heatproof.cases import Batch
 from heatproof.engine.work import counted_passes
 from heatproof.errors import HeatproofError
 from heatproof.explainers import Explainer, ScoreExplainer, explainers
-from heatproof.explainers.adapters import FunctionExplainer
+from heatproof.explainers.adapters import FunctionExplainer, takes_context
 from heatproof.explainers.base import Size
+from heatproof.explainers.bound import Bound
 from heatproof.explainers.layers import last_of_each_extent, spatial_activations
 from heatproof.explainers.spec import make_explainer
 from heatproof.seeds import CaseRandom
@@ -559,3 +561,89 @@ def test_user_function_may_leave_out_the_channels(picture_net: Net) -> None:
     explainer = FunctionExplainer(function=lambda model, inputs, target: inputs.sum(1))
     relevance = explainer(picture_net.model, picture_net.batch, CaseRandom(0, "summed"))
     assert torch.equal(relevance, picture_net.batch.inputs.sum(1, keepdim=True))
+
+
+# Functions of users, and models that take a context
+
+
+def by_hand(model: nn.Module, inputs: Tensor, target: Tensor) -> Tensor:
+    """The gradient, of a model that takes inputs alone."""
+    inputs = inputs.clone().requires_grad_()
+    scores = model(inputs).gather(1, target[:, None])
+    return torch.autograd.grad(scores.sum(), inputs)[0]
+
+
+@pytest.mark.parametrize("quantity", ["logit", "probability"])
+def test_a_plain_function_explains_every_net(net: Net, quantity: str) -> None:
+    """Reference: the registered gradient, also where the model takes a question of which the function knows nothing."""
+    found = make_explainer(by_hand, quantity=quantity)(net.model, net.batch, CaseRandom(0, "by_hand"))
+    torch.testing.assert_close(found, explain("gradient", net, quantity=quantity), **CLOSE)
+
+
+def test_a_plain_function_may_ask_about_many_variants(nets: dict[str, Net]) -> None:
+    """Reference: the gradient at the same variants, each with its own case's question."""
+    net = nets["question"]
+    scales = torch.linspace(0.5, 1.5, 4, dtype=net.batch.inputs.dtype)
+
+    def mean_over_variants(model: nn.Module, inputs: Tensor, target: Tensor) -> Tensor:
+        variants = (inputs[:, None] * scales[:, None, None, None]).flatten(0, 1)
+        gradients = by_hand(model, variants, target.repeat_interleave(len(scales)))
+        return gradients.unflatten(0, (len(inputs), len(scales))).mean(1)
+
+    found = make_explainer(mean_over_variants)(net.model, net.batch, CaseRandom(0, "variants"))
+    scaled = [replace(net.batch, inputs=net.batch.inputs * scale) for scale in scales]
+    expected = torch.stack([explain("gradient", net, batch) for batch in scaled]).mean(0)
+    torch.testing.assert_close(found, expected, **CLOSE)
+
+
+def with_question(model: nn.Module, inputs: Tensor, target: Tensor, question: Tensor) -> Tensor:
+    return by_hand(lambda rows: model(rows, question), inputs, target)  # type: ignore[arg-type]
+
+
+def with_context(model: nn.Module, inputs: Tensor, target: Tensor, *context: Tensor) -> Tensor:
+    return by_hand(lambda rows: model(rows, *context), inputs, target)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("function", [with_question, with_context])
+def test_a_function_that_takes_the_context_gets_it(nets: dict[str, Net], function: Callable[..., Tensor]) -> None:
+    """Reference: the registered gradient; all cases come at once."""
+    net, sizes = nets["question"], []
+
+    def counted(model: nn.Module, inputs: Tensor, target: Tensor, *context: Tensor) -> Tensor:
+        sizes.append(len(inputs))
+        return function(model, inputs, target, *context)
+
+    found = make_explainer(counted)(net.model, net.batch, CaseRandom(0, "counted"))
+    torch.testing.assert_close(found, explain("gradient", net), **CLOSE)
+    assert sizes == [len(net.batch)]
+
+
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        (by_hand, False),
+        (with_question, True),
+        (with_context, True),
+        (lambda model, inputs, target, question=None: inputs, True),
+        (lambda model, inputs, target, steps=50: inputs, False),
+        (lambda model, inputs, target, *, question: inputs, False),
+        (partial(with_question, question=None), False),
+        (partial(with_context), True),
+        (max, False),
+    ],
+)
+def test_whether_a_function_takes_context(function: Callable[..., Any], takes: bool) -> None:
+    """By the number of its places; a fourth one with a default is a setting, unless that default is None."""
+    assert takes_context(function) is takes
+
+
+def test_rows_that_belong_to_no_case_are_refused(nets: dict[str, Net]) -> None:
+    """The context of seven cases fits seven rows, that of one any number; reference: the rows one by one."""
+    net = nets["question"]
+    inputs, context = net.batch.inputs, net.batch.context
+    torch.testing.assert_close(Bound(net.model, "logit", context)(inputs), net.model(inputs, *context), **CLOSE)
+    first = tuple(tensor[:1] for tensor in context)
+    one_by_one = torch.cat([net.model(inputs[i : i + 1], *first) for i in range(len(inputs))])
+    torch.testing.assert_close(Bound(net.model, "logit", first)(inputs), one_by_one, **CLOSE)
+    with pytest.raises(HeatproofError, match=r"14 rows.* context of 7 cases.*\(model, inputs, target, \*context\)"):
+        Bound(net.model, "logit", context)(torch.cat([inputs, inputs]))

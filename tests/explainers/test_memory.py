@@ -81,6 +81,22 @@ def test_later_blocks_remember_what_fitted(picture_net: Net) -> None:
     assert len(narrow.seen) > 700 / 5
 
 
+@pytest.mark.parametrize("name", ["rise", "integrated_gradients", "smoothgrad", "lime"])
+def test_a_shortage_leaves_no_trace_in_later_explanations(picture_net: Net, name: str) -> None:
+    """Reference: a model that never lacked memory, bit for bit, and the sizes of its blocks."""
+    explainer, rng = make_explainer(name), CaseRandom(0, name)
+    fresh, once_narrow = Narrow(picture_net.model, 10**6), Narrow(picture_net.model, 5)
+    expected = explainer(fresh, picture_net.batch, rng)
+    explainer(once_narrow, picture_net.batch, rng)
+    assert once_narrow.seen != fresh.seen  # there was a shortage
+    once_narrow.room = 10**6
+    once_narrow.seen.clear()
+    found = explainer(once_narrow, picture_net.batch, rng)
+    assert once_narrow.seen == fresh.seen[-len(once_narrow.seen) :]  # what a row costs is still known
+    assert sum(fresh.seen) == sum(once_narrow.seen) + 1
+    assert torch.equal(found, expected)
+
+
 @pytest.mark.parametrize("name", ["rise", "integrated_gradients"])
 def test_blocks_keep_to_the_budget(name: str) -> None:
     """Rows times bytes per row is near the budget, in every block."""

@@ -14,9 +14,19 @@ from torch.nn import functional
 
 import heatproof
 from heatproof.errors import HeatproofError
-from heatproof.explainers.propagation import Lrp
+from heatproof.explainers.propagation import Composite, Lrp, composites, register_composite
 from heatproof.explainers.relevance_graph import redistribute_rows
-from heatproof.explainers.rules import Epsilon, Flat, Gamma, LinearMap, RelativeEpsilon, WSquare, ZPlus
+from heatproof.explainers.rules import (
+    Box,
+    Epsilon,
+    Flat,
+    Gamma,
+    LinearMap,
+    RelativeEpsilon,
+    SameSignBias,
+    WSquare,
+    ZPlus,
+)
 from heatproof.models.image_classifiers import make_classifier
 from heatproof.models.relation_network import RelationNetwork, encode
 from heatproof.seeds import CaseRandom
@@ -519,3 +529,45 @@ def test_composites_of_the_relation_network_are_what_they_say(nets: dict[str, Ne
     spelt = Lrp(composite=dense, input_rule="box")(net.model, net.batch, rng)
     torch.testing.assert_close(named, spelt, rtol=0, atol=0)
     assert not torch.equal(named, Lrp(composite=dense)(net.model, net.batch, rng))
+
+
+def test_a_composite_of_a_user_goes_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reference: gamma_plus with w_square at the input, which has the same rules; the parameters arrive."""
+    monkeypatch.setattr(composites, "_entries", dict(composites._entries))
+
+    @register_composite("mine")
+    def mine(lrp: Lrp) -> Composite:
+        return Composite(dense=Gamma(lrp.biases, lrp.gamma), conv=ZPlus(lrp.biases), first=WSquare())
+
+    model, inputs = plain_net(), pictures(3, 15, 18)
+    found = heatproof.explain(model, inputs, "lrp:composite=mine,gamma=0.4", target=TARGET)
+    expected = Lrp(composite="gamma_plus", gamma=0.4, input_rule="w_square")
+    assert torch.equal(found, heatproof.explain(model, inputs, expected, target=TARGET))
+    flat = heatproof.explain(model, inputs, "lrp:composite=mine,gamma=0.4,input_rule=flat", target=TARGET)
+    assert not torch.equal(flat, found)
+    with pytest.raises(HeatproofError, match=r"unknown lrp composite 'mime'.*'mine'"):
+        Lrp(composite="mime")
+
+
+def test_a_composite_of_a_user_may_leave_norms_where_they_are(
+    nets: dict[str, Net], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reference: the focus composite, made again out of its rules."""
+    monkeypatch.setattr(composites, "_entries", dict(composites._entries))
+    register_composite("again")(
+        lambda lrp: Composite(
+            dense=RelativeEpsilon(biases=False), conv=ZPlus(biases=False), first=Box(), norm=SameSignBias(),
+            merge_norms=False,
+        )
+    )  # fmt: skip
+    net, rng = nets["picture"], CaseRandom(0, "lrp")
+    again = Lrp(composite="again")(net.model, net.batch, rng)
+    assert torch.equal(again, Lrp(composite="focus")(net.model, net.batch, rng))
+    assert not torch.equal(again, Lrp(composite="epsilon_plus")(net.model, net.batch, rng))
+
+
+def test_a_composite_that_is_none_is_refused(picture_net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(composites, "_entries", dict(composites._entries))
+    register_composite("rule")(lambda lrp: ZPlus())  # type: ignore[arg-type, return-value]
+    with pytest.raises(HeatproofError, match="'rule' must be a Composite, got ZPlus"):
+        Lrp(composite="rule")(picture_net.model, picture_net.batch, CaseRandom(0, "lrp"))

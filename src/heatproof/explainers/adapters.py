@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import ScoreExplainer
+from heatproof.explainers.base import ScoreExplainer, checked
 from heatproof.lazy import np, torch
 from heatproof.seeds import CaseRandom, derive_seed
 
@@ -31,11 +32,21 @@ class ForeignExplainer(ScoreExplainer):
     def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
         """What the other side makes of a batch; the inputs are a copy."""
 
+    @property
+    def is_ours(self) -> bool:
+        return False
+
+    def one_by_one(self, batch: Batch) -> bool:
+        """Whether such cases must be asked about one at a time."""
+        return False
+
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        relevance, drew = self.ask(model, batch, rng)
-        if drew and len(batch) > 1:
-            relevance = torch.cat([self.ask(model, batch[i : i + 1], rng)[0] for i in range(len(batch))])
-        return relevance
+        if len(batch) == 1 or not self.one_by_one(batch):
+            relevance, drew = self.ask(model, batch, rng)
+            if len(batch) == 1 or not drew:
+                return relevance
+        cases = [batch[i : i + 1] for i in range(len(batch))]
+        return torch.cat([checked(self.ask(model, case, rng)[0], case, self.label) for case in cases])
 
     def ask(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> tuple[torch.Tensor, bool]:
         """The relevance of a batch, and whether random numbers were drawn for it."""
@@ -55,9 +66,11 @@ class ForeignExplainer(ScoreExplainer):
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionExplainer(ForeignExplainer):
-    """A function `(model, inputs, target) -> relevance`, or `(model, inputs, target, *context)` for such models.
+    """A function `(model, inputs, target) -> relevance`, or `(model, inputs, target, *context)`.
 
-    It sees a model whose outputs are the explained quantity, so it needs no word about logits or probabilities.
+    It sees a model whose outputs are the explained quantity, so it needs no word about logits or probabilities. Nor
+    about context: where a model takes some, a function of three arguments is asked case by case and sees a model that
+    has the case's context already, for any number of rows. A function that takes more gets the context itself.
     """
 
     function: Callable[..., Any] = field(repr=False)
@@ -71,9 +84,29 @@ class FunctionExplainer(ForeignExplainer):
         return {"quantity": self.quantity, "function": self.label}
 
     def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
+        from heatproof.explainers.bound import Bound
         from heatproof.explainers.scored import Scored
 
+        if self.one_by_one(batch):
+            return self.function(Bound(model, self.quantity, batch.context), batch.inputs, batch.target)
         return self.function(Scored(model, self.quantity), batch.inputs, batch.target, *batch.context)
+
+    def one_by_one(self, batch: Batch) -> bool:
+        return bool(batch.context) and not takes_context(self.function)
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether a function has places for more than model, inputs and target.
+
+    A fourth parameter with a default other than None is a setting of the function's own (`steps=50`).
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some that are written in C have none
+        return False
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    more = any(p.default is p.empty or p.default is None for p in places[3:])
+    return more or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
 def random_states() -> tuple[Any, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
@@ -63,11 +63,32 @@ class Explainer(ABC):
         """Forward plus backward passes of the model per case, or the most there can be."""
         return 0
 
+    def problem_with(self, masks: Collection[str]) -> str:
+        """A sentence that says why it cannot explain cases with these ground truths; empty if it can."""
+        return ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether all of its code is this package's, whose tests hold that it leaves weights alone."""
+        return type(self).__module__.startswith("heatproof.")
+
+    def weights_watched(self, model: torch.nn.Module) -> AbstractContextManager[None]:
+        """While others' code explains, weights are watched, which takes a copy of them."""
+        if self.is_ours:
+            return nullcontext()
+        from heatproof.explainers.weights import weights_kept
+
+        return weights_kept(model, self.label)
+
     def __call__(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         """Explain a batch, in halves where memory runs out; the model is left as it was, also when this raises."""
         from heatproof.explainers.memory import memory_error_noted
 
-        with memory_error_noted(raises=len(batch) == 1) as ran_out, untouched(model, freeze=self.freezes):
+        with (
+            memory_error_noted(raises=len(batch) == 1) as ran_out,
+            untouched(model, freeze=self.freezes),
+            self.weights_watched(model),
+        ):
             relevance = self.explain(model, batch, rng)
         if ran_out:
             middle = len(batch) // 2
@@ -176,8 +197,8 @@ class SampledExplainer(ScoreExplainer):
         """`work(*rows_of(start, stop))` for blocks that cover 0 ... total and fit into memory."""
         from heatproof.explainers.memory import row_cost, sweep
 
-        cost = row_cost(model, batch)
-        sweep(cost, lambda: min(self.rows, cost.rows(self.memory, self.gradients)), total, rows_of, work)
+        fitting = row_cost(model, batch).rows(self.memory, self.gradients)
+        sweep(min(self.rows, fitting), total, rows_of, work)
 
     def score_rows(
         self, model: torch.nn.Module, inputs: torch.Tensor, batch: Batch, case: torch.Tensor
@@ -234,15 +255,17 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
 
     `freeze` switches gradients of parameters off meanwhile, which saves work where only those of inputs are needed.
     """
+    require_module(model)
     modules = list(model.modules())
     parameters = [p for module in modules for p in module._parameters.values() if p is not None]
-    training = [module for module in modules if module.training]
+    modes = [(module, module.training) for module in modules]
     states = [(parameter, parameter.requires_grad, parameter.grad) for parameter in parameters]
     first_hook = torch.utils.hooks.RemovableHandle.next_id  # hooks of later numbers were left behind
     norms = torch.nn.modules.batchnorm._BatchNorm
     try:
-        for module in training:
-            module.training = False
+        for module, mode in modes:
+            if mode:
+                module.training = False
         for module in modules:
             if isinstance(module, norms):
                 module.register_forward_hook(contiguous_gradient)
@@ -253,8 +276,9 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
                 parameter.requires_grad = False
         yield
     finally:
-        for module in training:
-            module.training = True
+        for module, mode in modes:
+            if module.training != mode:
+                module.training = mode
         for module in modules:
             for name in HOOKS:
                 if hooks := module.__dict__[name]:
@@ -265,6 +289,16 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
                 parameter.requires_grad = flag
             if parameter.grad is not gradient:
                 parameter.grad = gradient
+
+
+def require_module(model: object) -> None:
+    """The model must be a module: its layers, modes and weights are looked after."""
+    if not isinstance(model, torch.nn.Module):
+        found = getattr(model, "__name__", "")
+        raise HeatproofError(
+            f"the model must be a torch.nn.Module that gives logits, got {type(model).__name__} {found}".rstrip()
+            + "; wrap a function in a module whose forward calls it."
+        )
 
 
 def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:

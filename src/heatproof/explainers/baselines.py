@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from heatproof.cases import Batch
@@ -120,6 +121,9 @@ class Randomised(ScoreExplainer):
     def passes(self, size: Size) -> int:
         return self.other().passes(size)
 
+    def problem_with(self, masks: Collection[str]) -> str:
+        return self.other().problem_with(masks)
+
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         return self.other()(randomised(model, derive_seed(rng.run_seed, "weights")), batch, rng)
 
@@ -159,13 +163,16 @@ class Oracle(Explainer):
 
     mask: str | None = None
 
+    def problem_with(self, masks: Collection[str]) -> str:
+        if self.mask in masks or (not self.mask and len(masks) == 1):
+            return ""
+        known = ", ".join(sorted(masks)) or "none"
+        return f"oracle needs one ground-truth mask, given by mask=NAME; these cases have: {known}."
+
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        names = sorted(batch.masks)
-        chosen = self.mask or (names[0] if len(names) == 1 else "")
-        if chosen not in batch.masks:
-            known = ", ".join(names) or "none"
-            raise HeatproofError(f"oracle needs one ground-truth mask, given by mask=NAME; these cases have: {known}.")
-        mask = batch.masks[chosen].to(batch.inputs)
+        if problem := self.problem_with(batch.masks):
+            raise HeatproofError(problem)
+        mask = batch.masks[self.mask or next(iter(batch.masks))].to(batch.inputs)
         places = torch.stack(torch.meshgrid(*[torch.arange(n) for n in batch.space], indexing="ij"), -1).to(mask)
         flat = mask.flatten(1)
         middle = (flat @ places.flatten(0, -2)) / flat.sum(1, keepdim=True).clamp(min=1)

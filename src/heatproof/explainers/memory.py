@@ -1,7 +1,8 @@
 """How many rows go through a model at once: as many as a memory budget allows, half of that where it runs out.
 
-What a row costs is seen once, in a pass of one row, and remembered for the model. So the blocks of an explanation are
-always the same, and with them its last digits.
+What a row costs is seen once, in a pass of one row, and remembered for the model. What memory was seen to hold is
+remembered within one sweep only. So the blocks of an explanation that memory suffices for are always the same, and with
+them its last digits, whatever ran before.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MEGABYTE = 10**6
 CACHED = 64 * MEGABYTE
 
 
-@dataclass
+@dataclass(frozen=True)
 class RowCost:
     """What one row of some shape costs in a model, in bytes."""
 
@@ -35,13 +36,11 @@ class RowCost:
     """What backward needs."""
     largest: int
     """The inputs and output of the largest single step."""
-    most_rows: int = 2**63
-    """What memory has been seen to hold, whatever the budget says."""
 
     def rows(self, megabytes: float, gradient: bool) -> int:
         """How many fit: a few copies of the inputs, a few tensors at work, and what backward needs."""
         row = 4 * self.inputs + 2 * self.largest + (self.kept if gradient else 0)
-        return max(1, min(int(min(megabytes * MEGABYTE, self.quick) / row), self.most_rows))
+        return max(1, int(min(megabytes * MEGABYTE, self.quick) / row))
 
 
 _row_costs: WeakKeyDictionary[nn.Module, dict[object, RowCost]] = WeakKeyDictionary()
@@ -92,13 +91,12 @@ def size(tensor: Tensor) -> int:
 
 
 def sweep(
-    cost: RowCost,
-    rows: Callable[[], int],
+    rows: int,
     total: int,
     rows_of: Callable[[int, int], tuple[Tensor, ...]],
     work: Callable[..., None],
 ) -> None:
-    """Call `work(*rows_of(start, stop))` for even blocks of at most `rows()` rows that cover 0 ... total, in order.
+    """Call `work(*rows_of(start, stop))` for even blocks of at most `rows` rows that cover 0 ... total, in order.
 
     `work` must change nothing before all that needs memory is done: where memory runs out, it is called again with
     halves of its rows, and later blocks are no larger.
@@ -106,10 +104,10 @@ def sweep(
     start = 0
     while start < total:
         left = total - start
-        stop = start + ceil(left / ceil(left / rows()))
+        stop = start + ceil(left / ceil(left / rows))
         fitted = halve_where_memory_runs_out(work, rows_of(start, stop))
         if fitted < stop - start:
-            cost.most_rows = min(cost.most_rows, fitted)
+            rows = fitted
         start = stop
 
 

@@ -7,30 +7,55 @@ object pairs, which real networks have.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from heatproof.cases import Batch
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.base import ScoreExplainer, Size, quantity_of, register_explainer, require_one_of
 from heatproof.explainers.rules import Box, Epsilon, Flat, Gamma, RelativeEpsilon, Rule, SameSignBias, WSquare, ZPlus
 from heatproof.lazy import torch
+from heatproof.registry import Registry
 from heatproof.seeds import CaseRandom
 
-COMPOSITES: dict[str, tuple[str, str, str]] = {
-    "epsilon": ("epsilon", "epsilon", "same"),
-    "z_plus": ("z_plus", "z_plus", "same"),
-    "alpha1_beta0": ("z_plus", "z_plus", "same"),
-    "gamma": ("gamma", "gamma", "same"),
-    "gamma_plus": ("gamma", "z_plus", "same"),
-    "epsilon_plus": ("epsilon", "z_plus", "same"),
-    "epsilon_plus_flat": ("epsilon", "z_plus", "flat"),
-    "relation_network": ("z_plus", "z_plus", "box"),
-    "relation_network_gamma": ("gamma", "z_plus", "box"),
-    "focus": ("relative_epsilon", "z_plus", "box"),
-}
-"""The rules of dense layers, of convolutions, and of the first layer."""
 
-INPUT_RULES = ("same", "box", "flat", "w_square")
+@dataclass(frozen=True, kw_only=True)
+class Composite:
+    """Which rule where.
+
+    dense, conv  the rules of dense layers and of convolutions
+    first        the rule of the first linear map from the inputs; None: the same as elsewhere
+    norm         the rule of batch norms that are not merged into a neighbour
+    merge_norms  whether they are, where there is a neighbour
+    """
+
+    dense: Rule
+    conv: Rule
+    first: Rule | None = None
+    norm: Rule = field(default_factory=Epsilon)
+    merge_norms: bool = True
+
+    def rule(self, number: int, kind: str) -> Rule:
+        """The rule of the n-th linear map from the inputs, which is of this kind."""
+        if number == 0 and self.first is not None:
+            return self.first
+        return {"dense": self.dense, "conv": self.conv, "norm": self.norm}[kind]
+
+
+composites: Registry[Callable[[Lrp], Composite]] = Registry("lrp composite")
+"""Functions that make a composite with the parameters of the LRP that asks for it."""
+
+C = TypeVar("C", bound="Callable[[Lrp], Composite]")
+
+
+def register_composite(name: str) -> Callable[[C], C]:
+    """Function decorator: what it makes is known as `lrp:composite=name`."""
+
+    def file_under_name(make: C) -> C:
+        composites.register(name)(make)
+        return make
+
+    return file_under_name
 
 
 @register_explainer("lrp")
@@ -41,7 +66,8 @@ class Lrp(ScoreExplainer):
     composite   which rule where (dense / convolution): epsilon, z_plus (= alpha1_beta0) and gamma everywhere;
                 gamma_plus: gamma / z_plus; epsilon_plus: epsilon / z_plus; epsilon_plus_flat: flat at the input;
                 relation_network: z_plus, box at the input; relation_network_gamma: gamma / z_plus, box at the input;
-                focus: as in the Focus paper (relative epsilon / z_plus without biases, box at the input)
+                focus: as in the Focus paper (relative epsilon / z_plus without biases, box at the input);
+                or one of your own, see `register_composite`
     input_rule  another rule for the first layer: box (between `low` and `high`, or each case's own), flat, w_square
     biases      whether biases take their share
     """
@@ -60,8 +86,9 @@ class Lrp(ScoreExplainer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_one_of(self, "composite", tuple(COMPOSITES))
-        require_one_of(self, "input_rule", INPUT_RULES)
+        if self.composite not in composites:
+            raise unknown_name(composites.kind, self.composite, composites)
+        require_one_of(self, "input_rule", ("same", *INPUT_RULES))
         if self.quantity == "log_probability":
             raise HeatproofError(f"{self.name} explains the logit or the probability; a log-probability is negative.")
 
@@ -72,31 +99,77 @@ class Lrp(ScoreExplainer):
         def explained(outputs: torch.Tensor) -> torch.Tensor:
             return quantity_of(outputs, batch.target, self.quantity)
 
-        return propagate(self.name, model, batch, self.rule, explained, merge_norms=self.composite != "focus")
+        composite = self.made_composite()
+        return propagate(self.name, model, batch, composite.rule, explained, composite.merge_norms)
 
-    def rule(self, number: int, kind: str) -> Rule:
-        """The rule of the n-th linear map from the inputs, which is of this kind."""
-        dense, conv, first = COMPOSITES[self.composite]
-        first = first if self.input_rule == "same" else self.input_rule
-        if number == 0 and first != "same":
-            return self.make(first)
-        if kind == "norm":  # not merged into a neighbour
-            return SameSignBias() if self.composite == "focus" else Epsilon(biases=self.biases)
-        return self.make(dense if kind == "dense" else conv)
+    def made_composite(self) -> Composite:
+        """The named composite with this explainer's parameters and its rule for the first layer."""
+        composite = composites[self.composite](self)
+        if not isinstance(composite, Composite):
+            raise HeatproofError(f"lrp composite {self.composite!r} must be a Composite, got {composite!r}.")
+        return composite if self.input_rule == "same" else replace(composite, first=INPUT_RULES[self.input_rule](self))
 
-    def make(self, rule: str) -> Rule:
-        """The rule of that name with this explainer's parameters."""
-        biases = self.biases and self.composite != "focus"
-        rules: dict[str, Rule] = {
-            "epsilon": Epsilon(biases=biases, epsilon=self.epsilon),
-            "relative_epsilon": RelativeEpsilon(biases=biases),
-            "z_plus": ZPlus(biases=biases),
-            "gamma": Gamma(biases=biases, gamma=self.gamma),
-            "box": Box(low=self.low, high=self.high),
-            "flat": Flat(),
-            "w_square": WSquare(),
-        }
-        return rules[rule]
+
+def box(lrp: Lrp) -> Rule:
+    return Box(low=lrp.low, high=lrp.high)
+
+
+INPUT_RULES: dict[str, Callable[[Lrp], Rule]] = {
+    "box": box,
+    "flat": lambda lrp: Flat(),
+    "w_square": lambda lrp: WSquare(),
+}
+
+
+@register_composite("epsilon")
+def epsilon(lrp: Lrp) -> Composite:
+    rule = Epsilon(lrp.biases, lrp.epsilon)
+    return Composite(dense=rule, conv=rule, norm=Epsilon(lrp.biases))
+
+
+@register_composite("alpha1_beta0")
+@register_composite("z_plus")
+def z_plus(lrp: Lrp) -> Composite:
+    rule = ZPlus(lrp.biases)
+    return Composite(dense=rule, conv=rule, norm=Epsilon(lrp.biases))
+
+
+@register_composite("gamma")
+def gamma(lrp: Lrp) -> Composite:
+    rule = Gamma(lrp.biases, lrp.gamma)
+    return Composite(dense=rule, conv=rule, norm=Epsilon(lrp.biases))
+
+
+@register_composite("gamma_plus")
+def gamma_plus(lrp: Lrp) -> Composite:
+    return replace(z_plus(lrp), dense=Gamma(lrp.biases, lrp.gamma))
+
+
+@register_composite("epsilon_plus")
+def epsilon_plus(lrp: Lrp) -> Composite:
+    return replace(z_plus(lrp), dense=Epsilon(lrp.biases, lrp.epsilon))
+
+
+@register_composite("epsilon_plus_flat")
+def epsilon_plus_flat(lrp: Lrp) -> Composite:
+    return replace(epsilon_plus(lrp), first=Flat())
+
+
+@register_composite("relation_network")
+def relation_network(lrp: Lrp) -> Composite:
+    return replace(z_plus(lrp), first=box(lrp))
+
+
+@register_composite("relation_network_gamma")
+def relation_network_gamma(lrp: Lrp) -> Composite:
+    return replace(gamma_plus(lrp), first=box(lrp))
+
+
+@register_composite("focus")
+def focus(lrp: Lrp) -> Composite:
+    """As in the Focus paper, whose biases take no share but in batch norms, which stay where they are."""
+    dense, conv = RelativeEpsilon(biases=False), ZPlus(biases=False)
+    return Composite(dense=dense, conv=conv, first=box(lrp), norm=SameSignBias(), merge_norms=False)
 
 
 @register_explainer("excitation_backprop")
@@ -117,10 +190,9 @@ class ExcitationBackprop(ScoreExplainer):
         return 2
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        return propagate(self.name, model, batch, self.rule, lambda outputs: torch.ones_like(outputs[:, 0]))
-
-    def rule(self, number: int, kind: str) -> Rule:
-        return Epsilon(biases=self.biases) if kind == "norm" else ZPlus(biases=self.biases)
+        rule = ZPlus(self.biases)
+        composite = Composite(dense=rule, conv=rule, norm=Epsilon(self.biases))
+        return propagate(self.name, model, batch, composite.rule, lambda outputs: torch.ones_like(outputs[:, 0]))
 
 
 def propagate(
