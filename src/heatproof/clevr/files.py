@@ -7,50 +7,33 @@ pictures and masks are read when asked for.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from heatproof.clevr.damage import DatasetError
+from heatproof.clevr.json_files import Record, all_records, ends_like_json, list_blocks, read_records
 from heatproof.clevr.layouts import Layout, find_layout
-from heatproof.clevr.mask_files import FOLDER, PackedMasks, ReleaseMasks, open_packed, release_name, release_source
-from heatproof.clevr.object_masks import read_flat_colours, read_ids, read_picture
+from heatproof.clevr.mask_files import (
+    FOLDER,
+    PackedMasks,
+    ReleaseMasks,
+    kinds_there,
+    open_packed,
+    release_name,
+    release_source,
+)
+from heatproof.clevr.object_masks import read_flat_colours, read_ids
+from heatproof.clevr.pictures import read_picture, read_whole
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.lazy import np
 from heatproof.progress import Progress, silent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-Record: TypeAlias = dict[str, Any]
-"""A scene or question as in its JSON file."""
-
-SHOWN = 20
-"""How many problems an error message lists."""
-
-BLOCK = 1 << 20
-"""Bytes read at a time."""
-
-BETWEEN = (" ", "\t", "\r", "\n", ",")
-"""What may stand between the entries of a JSON list."""
-
-PNG_END = b"IEND\xaeB`\x82"
-
-
-class DatasetError(HeatproofError):
-    """Files that are missing or damaged; `problems` lists all of them, the message the first."""
-
-    def __init__(self, folder: Path, problems: Iterable[str]) -> None:
-        self.problems = tuple(problem.removeprefix(f"{folder}{os.sep}") for problem in problems)
-        lines = list(self.problems[:SHOWN])
-        if len(self.problems) > SHOWN:
-            lines.append(f"... and {len(self.problems) - SHOWN} more")
-        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        super().__init__(f"{folder} is damaged or incomplete, {count}:\n  " + "\n  ".join(lines))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,18 +187,32 @@ class Dataset:
                 self.questions(name)
             except DatasetError as found:
                 problems += found.problems
+            else:
+                problems += self._mask_problems(name, progress)
         for done, scene in enumerate(self.scenes.values(), 1):
-            path = self.picture_path(scene)
-            if self.has_pictures and not ends_whole(path):
-                problems.append(f"{path.relative_to(self.folder)}: truncated")
-            if self.object_folder is not None:
-                try:
+            try:
+                if self.has_pictures:
+                    read_whole(self.picture_path(scene))
+            except HeatproofError as problem:
+                problems.append(str(problem))
+            try:
+                if self.object_folder is not None:
                     self.object_ids(scene)
-                except HeatproofError as problem:
-                    problems.append(str(problem))
+            except HeatproofError as problem:
+                problems.append(str(problem))
             progress("checking", done, len(self.scenes))
         if problems:
             raise DatasetError(self.folder, problems)
+
+    def _mask_problems(self, name: str, progress: Progress) -> Iterator[str]:
+        """What is wrong with the masks of these questions, of any kind."""
+        kinds = kinds_there(self.folder, name)
+        for done, kind in enumerate(kinds, 1):
+            try:
+                yield from self.masks(name, kind).problems()
+            except HeatproofError as problem:
+                yield str(problem)
+            progress(f"checking {name} masks", done, len(kinds))
 
 
 def open_dataset(path: str | Path, sets: Sequence[str] | None = None) -> Dataset:
@@ -276,63 +273,6 @@ def read_questions(dataset: Dataset, name: str) -> Iterator[Question]:
         raise DatasetError(dataset.folder, problems)
 
 
-def read_records(
-    folder: Path, file: Path, key: str, fields: Mapping[str, type], problems: list[str]
-) -> Iterable[Record]:
-    """The list under `key` of a JSON file; what is wrong with the file or a record is added to `problems`."""
-    shown = file.relative_to(folder)
-    try:
-        for place, record in enumerate(list_entries(file, key)):
-            if not isinstance(record, dict):
-                problems.append(f"{shown}: {key}[{place}] is not an object")
-                continue
-            wrong = [name for name, kind in fields.items() if not isinstance(record.get(name), kind)]
-            for name in wrong:
-                said = "is missing" if name not in record else f"is not of type {fields[name].__name__}"
-                problems.append(f"{shown}: {key}[{place}].{name} {said}")
-            if not wrong:
-                yield record
-    except FileNotFoundError:
-        problems.append(f"{shown}: missing")
-    except KeyError:
-        problems.append(f"{shown}: holds no list {key!r}")
-    except (OSError, ValueError) as problem:
-        problems.append(f"{shown}: truncated or damaged JSON ({problem})")
-
-
-def list_entries(file: Path, key: str) -> Iterator[Any]:
-    """The entries of the list under `key` of a JSON file, one by one; KeyError if there is no such list."""
-    with file.open(encoding="utf-8") as text:
-        left = text.read(BLOCK)
-        found = re.search(rf'"{key}"\s*:\s*\[', left)
-        if found is None:
-            content = json.loads(left + text.read())
-            if not isinstance(content, dict) or not isinstance(content.get(key), list):
-                raise KeyError(key)
-            yield from content[key]
-            return
-        decoder, place = json.JSONDecoder(), found.end()
-        while True:
-            while left[place : place + 1] in BETWEEN:
-                place += 1
-            if left.startswith("]", place):
-                return
-            try:
-                entry, place = decoder.raw_decode(left, place)
-            except json.JSONDecodeError:
-                more = text.read(BLOCK)
-                if not more:
-                    raise
-                left, place = left[place:] + more, 0
-                continue
-            yield entry
-
-
-def all_records(entries: object) -> bool:
-    """Whether this is a list of JSON objects."""
-    return isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
-
-
 def missing_pictures(dataset: Dataset) -> list[str]:
     """Pictures and object masks that scenes name and that are absent or empty."""
     problems = []
@@ -355,30 +295,3 @@ def list_sizes(folder: Path) -> dict[str, int]:
         return {}
     with os.scandir(folder) as entries:
         return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-
-
-def list_blocks(path: Path, key: str) -> Iterator[bytes]:
-    """A JSON file from where the list under `key` begins, in blocks; all of it if that is not near the beginning."""
-    with path.open("rb") as file:
-        head = file.read(BLOCK)
-        found = re.search(rb'"%s"\s*:\s*\[' % key.encode(), head)
-        yield head[found.start() :] if found else head
-        while block := file.read(BLOCK):
-            yield block
-
-
-def tail(path: Path, length: int) -> bytes:
-    """The last bytes of a file."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - length))
-        return file.read()
-
-
-def ends_whole(path: Path) -> bool:
-    """Whether a PNG has its end."""
-    return PNG_END in tail(path, 64)
-
-
-def ends_like_json(path: Path) -> bool:
-    """Whether the last character closes a JSON object: cheap, and tells most interrupted downloads."""
-    return tail(path, 64).rstrip().endswith(b"}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heatproof.clevr.pictures import read_picture
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 
@@ -16,20 +17,6 @@ BACKGROUND = (64, 64, 64)
 """The 8-bit colour of pixels that belong to no object in a flat-coloured mask."""
 
 SRGB_LINEAR_BELOW = 0.0404482362771082
-
-
-def read_picture(path: Path, mode: str | None = None) -> tuple[str, NDArray[np.uint8]]:
-    """The mode and the pixels of a picture, converted to `mode` if that is given."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as picture:
-            shown = picture if mode is None else picture.convert(mode)
-            return shown.mode, np.asarray(shown)
-    except FileNotFoundError:
-        raise HeatproofError(f"{path}: missing") from None
-    except (OSError, SyntaxError, ValueError) as problem:  # Pillow reports a broken PNG as any of these
-        raise HeatproofError(f"{path}: truncated or no picture ({problem})") from problem
 
 
 def read_ids(path: Path, objects: Sequence[Mapping[str, Any]]) -> NDArray[np.uint8]:
