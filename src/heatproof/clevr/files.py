@@ -7,8 +7,9 @@ pictures and masks are read when asked for.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from heatproof.clevr.damage import DatasetError
 from heatproof.clevr.json_files import Record, all_records, ends_like_json, list_blocks, read_records
 from heatproof.clevr.layouts import Layout, find_layout
 from heatproof.clevr.mask_files import (
+    AT_ONCE,
     FOLDER,
     PackedMasks,
     ReleaseMasks,
@@ -34,6 +36,10 @@ from heatproof.progress import Progress, silent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+ASKED = ("question_index", "image_filename", "question", "program", "answer")
+"""What of a question's record decides anything."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +160,7 @@ class Dataset:
             else:
                 opened = open_packed(place, name, kind)
                 source = opened.settings.source
-            if source not in (None, self.fingerprint(name)):
+            if source not in (None, self.mask_source(name)):
                 raise HeatproofError(
                     f"the {kind} masks of {self.folder} were made for other {name} questions than those there now. "
                     "Delete them and run again: heatproof clevr ground-truth DATASET"
@@ -163,12 +169,12 @@ class Dataset:
         masks: PackedMasks | ReleaseMasks = self._kept[key]
         return masks
 
-    def fingerprint(self, name: str) -> str:
+    def mask_source(self, name: str) -> str:
         """A hash of what this set's masks depend on: the questions and the objects of the scenes they are about.
 
         Dates and other information about the files are left out, and so are scenes that came later.
         """
-        key = ("fingerprint", name)
+        key = ("mask source", name)
         if key not in self._kept:
             digest = hashlib.blake2b(digest_size=16)
             for block in list_blocks(self.layout.questions[name], "questions"):
@@ -178,6 +184,54 @@ class Dataset:
                 digest.update(repr((picture, [thing.get("mask_color") for thing in objects])).encode())
             self._kept[key] = digest.hexdigest()
         return str(self._kept[key])
+
+    def fingerprint(self, name: str, questions: Sequence[Question] | None = None, progress: Progress = silent) -> str:
+        """A hash of all that these questions of the set (by default all) are about, masks and pictures included.
+
+        Where nothing but dates, the format of JSON files, the layout of the masks or what other questions are about
+        differs, it is the same. See `pictures_fingerprint` for how pictures count.
+        """
+        key = ("fingerprint", name, None if questions is None else tuple(question.index for question in questions))
+        if key not in self._kept:
+            digest = hashlib.blake2b(digest_size=16)
+            index: list[int] = []
+            asked: dict[Path, Record | None] = {}
+            for question in self.each_question(name) if questions is None else questions:
+                digest.update(canonical([question.record.get(field) for field in ASKED]))
+                index.append(question.index)
+                asked.setdefault(self.picture_path(question.record), question.scene)
+            for scene in asked.values():
+                digest.update(canonical(scene))
+            for kind in kinds_there(self.folder, name):
+                masks = self.masks(name, kind)
+                digest.update(canonical([kind, masks.size]))
+                for start in range(0, len(index), AT_ONCE):
+                    digest.update(masks.packed(index[start : start + AT_ONCE]).tobytes())
+                    progress(f"reading masks: {kind}", start, len(index))
+                progress(f"reading masks: {kind}", len(index), len(index))
+            digest.update(self._hash_pictures(asked, progress).encode())
+            self._kept[key] = digest.hexdigest()
+        return str(self._kept[key])
+
+    def pictures_fingerprint(self, questions: Sequence[Question], progress: Progress = silent) -> str:
+        """A hash of the names and the content of the pictures that are asked about, whatever is asked.
+
+        Content means the files' bytes, which are read in a fraction of the time that it takes to decode them: where
+        the same pixels are compressed by another version of zlib, the hash is another.
+        """
+        return self._hash_pictures({self.picture_path(question.record) for question in questions}, progress)
+
+    def _hash_pictures(self, paths: Collection[Path], progress: Progress) -> str:
+        """Each picture is read once in the life of the data set; where there are none, only names count."""
+        digest = hashlib.blake2b(digest_size=16)
+        for done, path in enumerate(sorted(paths), 1):
+            key = ("picture", path)
+            if key not in self._kept:
+                content = read_whole(path) if self.has_pictures else b""
+                self._kept[key] = hashlib.blake2b(content, digest_size=16).hexdigest()
+            digest.update(canonical([path.relative_to(self.layout.images).as_posix(), self._kept[key]]))
+            progress("reading pictures", done, len(paths))
+        return digest.hexdigest()
 
     def check(self, progress: Progress = silent) -> None:
         """Read every file, and name all that are damaged."""
@@ -244,6 +298,11 @@ def open_dataset(path: str | Path, sets: Sequence[str] | None = None) -> Dataset
     if problems:
         raise DatasetError(folder, problems)
     return dataset
+
+
+def canonical(content: object) -> bytes:
+    """JSON that is the same for the same content, ended by a line break, so that entries do not run together."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
 SCENE_FIELDS: Mapping[str, type] = {"image_filename": str, "objects": list}

@@ -202,7 +202,7 @@ def make_masks(
     chosen = choose_kinds(dataset, kinds)
     dataset.require_object_folder()
     folder = out or (dataset.folder / FOLDER if layout == "packed" else dataset.folder)
-    sources = {name: dataset.fingerprint(name) for name in dict(chosen)}
+    sources = {name: dataset.mask_source(name) for name in dict(chosen)}
     wanted = [MaskSettings(name, kind, *size, sources[name]) for name, kind in chosen]
     missing = [settings for settings in wanted if not is_made(folder, settings, layout)]
     if missing:
