@@ -169,6 +169,13 @@ class Dataset:
         masks: PackedMasks | ReleaseMasks = self._kept[key]
         return masks
 
+    def mask_size(self, name: str, kind: str) -> tuple[int, int]:
+        """Height and width of the masks of one kind; an error if no question has one."""
+        masks = self.masks(name, kind)
+        if not masks.available.any():
+            raise HeatproofError(f"no {name} question of {self.folder} has a {kind} mask.")
+        return masks.size
+
     def mask_source(self, name: str) -> str:
         """A hash of what this set's masks depend on: the questions and the objects of the scenes they are about.
 
@@ -204,6 +211,8 @@ class Dataset:
                 digest.update(canonical(scene))
             for kind in kinds_there(self.folder, name):
                 masks = self.masks(name, kind)
+                if not masks.available.any():
+                    continue  # files of single masks do not tell their size then
                 digest.update(canonical([kind, masks.size]))
                 for start in range(0, len(index), AT_ONCE):
                     digest.update(masks.packed(index[start : start + AT_ONCE]).tobytes())
