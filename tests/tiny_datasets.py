@@ -287,3 +287,11 @@ def edit_json(path: Path, change: Any) -> None:
     content = json.loads(path.read_text(encoding="utf-8"))
     change(content)
     write_json(path, content)
+
+
+def flip(path: Path, places: Iterable[int], bits: int = 255) -> None:
+    """Change these bytes of a file; `bits` says which of their bits."""
+    content = bytearray(path.read_bytes())
+    for place in places:
+        content[place] ^= bits
+    path.write_bytes(content)

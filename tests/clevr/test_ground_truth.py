@@ -503,3 +503,30 @@ def test_kinds_and_sizes_are_checked(tmp_path):
     for wrong in ("128", "0x3", "12x-3", "128 x 128", ""):
         with pytest.raises(HeatproofError, match="WIDTHxHEIGHT"):
             parse_size(wrong)
+
+
+@pytest.mark.parametrize("layout", ["packed", "release"])
+def test_masks_tell_their_size(tmp_path, layout):
+    world = write_world(tmp_path / "w")
+    make_masks(open_dataset(world), (16, 24), layout=layout)
+    dataset = open_dataset(world)
+    for kind in KINDS["complex"]:
+        assert dataset.mask_size("complex", kind) == dataset.masks("complex", kind).size == (16, 24)
+
+
+@pytest.mark.parametrize("layout", ["packed", "release"])
+def test_no_size_where_no_question_has_a_mask(tmp_path, layout):
+    world = write_world(tmp_path / "w")
+
+    def count_all(content):
+        for question in content["questions"]:
+            question["program"] = [
+                {"type": "scene", "inputs": [], "value_inputs": [], "_output": [0]},
+                {"type": "count", "inputs": [0], "value_inputs": [], "_output": 1},
+            ]
+
+    edit_json(world / "CLEVR-XAI_complex_questions.json", count_all)
+    make_masks(open_dataset(world), (16, 24), kinds=["unique"], layout=layout)
+    with pytest.raises(HeatproofError, match=r"no complex question of .* has a unique mask"):
+        open_dataset(world).mask_size("complex", "unique")
+    assert open_dataset(world).fingerprint("complex")

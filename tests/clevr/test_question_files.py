@@ -145,7 +145,7 @@ def test_truncated_json_is_named(data):
     path.write_text(path.read_text()[:-40])
     result = heatproof("clevr", "ask", "CLEVR_scenes.json", cwd=data)
     assert result.returncode == 2
-    assert "CLEVR_scenes.json is not whole JSON" in result.stderr
+    assert "CLEVR_scenes.json: truncated or damaged JSON" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -187,7 +187,7 @@ def test_what_is_no_scene_file_is_said_to_be_none(content, tmp_path):
 def test_missing_files_are_named(tmp_path):
     with pytest.raises(HeatproofError, match=r"CLEVR_scenes.json or CLEVR-XAI_scenes.json"):
         read_scenes(tmp_path)
-    with pytest.raises(HeatproofError, match="cannot read"):
+    with pytest.raises(HeatproofError, match=r"none\.json: missing"):
         read_scenes(tmp_path / "none.json")
     with pytest.raises(HeatproofError, match="no folder"):
         load_templates(tmp_path / "none", "simple")

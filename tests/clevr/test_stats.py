@@ -9,7 +9,7 @@ import pytest
 
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
-from heatproof.clevr.stats import describe, question_type
+from heatproof.clevr.stats import describe
 from reference.clevr_ground_truth import chosen_objects
 from tiny_datasets import edit_json, write_clevr, write_world
 
@@ -80,27 +80,6 @@ def test_kinds_that_do_not_nest_are_counted(tmp_path):
 
     edit_json(world / "CLEVR-XAI_complex_questions.json", spoil)
     assert describe(open_dataset(world))["sets"]["complex"]["ground_truth"]["not_nested"] == 2
-
-
-@pytest.mark.parametrize(
-    ("operation", "asked"),
-    [
-        ("query_color", "query"),
-        ("count", "count"),
-        ("exist", "exist"),
-        ("equal_shape", "compare attribute"),
-        ("equal_integer", "compare integer"),
-        ("less_than", "compare integer"),
-        ("greater_than", "compare integer"),
-    ],
-)
-def test_question_types(tmp_path, operation, asked):
-    world = write_world(tmp_path / "w")
-    edit_json(
-        world / "CLEVR-XAI_simple_questions.json",
-        lambda content: content["questions"][0]["program"][-1].update(type=operation),
-    )
-    assert question_type(open_dataset(world).questions("simple")[0]) == asked
 
 
 def test_clevr_v1_is_described_without_masks(tmp_path):

@@ -16,9 +16,9 @@ from heatproof.clevr.rendering import kernels, world
 from heatproof.clevr.rendering.checks import check_scene
 from heatproof.clevr.rendering.denoise import can_denoise
 from heatproof.clevr.rendering.packing import pack, pixel_filter
-from heatproof.clevr.rendering.picture import encoded, render
+from heatproof.clevr.rendering.picture import render
 from heatproof.clevr.rendering.tracer import seen_objects, trace_scene
-from heatproof.clevr.scenes import SceneSettings, sample_scene, srgb
+from heatproof.clevr.scenes import SceneSettings, sample_scene
 from heatproof.errors import HeatproofError
 from reference import clevr_rendering as reference
 
@@ -158,14 +158,6 @@ def test_pixel_filter_is_that_of_blender():
     middles = (table[1:] + table[:-1]) / 2
     assert middles.mean() == pytest.approx(0, abs=1e-6)
     assert middles.std() == pytest.approx(spread, rel=0.01)
-
-
-def test_encoding_is_srgb():
-    """Reference: the scalar formula."""
-    light = np.linspace(-0.1, 1.2, 500, dtype=np.float32)
-    exact = [srgb(min(max(float(value), 0.0), 1.0)) for value in light]
-    assert np.abs(encoded(light).astype(int) - exact).max() <= 1
-    assert (encoded(light) == exact).mean() > 0.99
 
 
 def test_a_picture_does_not_depend_on_threads():

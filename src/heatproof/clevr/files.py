@@ -9,16 +9,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from heatproof.clevr.damage import DatasetError
+from heatproof.clevr.json_files import Record, all_records, ends_like_json, list_blocks, read_records
 from heatproof.clevr.layouts import Layout, find_layout
-from heatproof.clevr.mask_files import FOLDER, PackedMasks, ReleaseMasks, open_packed, release_name, release_source
-from heatproof.clevr.object_masks import read_flat_colours, read_ids, read_picture
+from heatproof.clevr.mask_files import (
+    AT_ONCE,
+    FOLDER,
+    PackedMasks,
+    ReleaseMasks,
+    kinds_there,
+    open_packed,
+    release_name,
+    release_source,
+)
+from heatproof.clevr.object_masks import read_flat_colours, read_ids
+from heatproof.clevr.pictures import read_picture, read_whole
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.lazy import np
 from heatproof.progress import Progress, silent
@@ -26,31 +37,9 @@ from heatproof.progress import Progress, silent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Record: TypeAlias = dict[str, Any]
-"""A scene or question as in its JSON file."""
 
-SHOWN = 20
-"""How many problems an error message lists."""
-
-BLOCK = 1 << 20
-"""Bytes read at a time."""
-
-BETWEEN = (" ", "\t", "\r", "\n", ",")
-"""What may stand between the entries of a JSON list."""
-
-PNG_END = b"IEND\xaeB`\x82"
-
-
-class DatasetError(HeatproofError):
-    """Files that are missing or damaged; `problems` lists all of them, the message the first."""
-
-    def __init__(self, folder: Path, problems: Iterable[str]) -> None:
-        self.problems = tuple(problem.removeprefix(f"{folder}{os.sep}") for problem in problems)
-        lines = list(self.problems[:SHOWN])
-        if len(self.problems) > SHOWN:
-            lines.append(f"... and {len(self.problems) - SHOWN} more")
-        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        super().__init__(f"{folder} is damaged or incomplete, {count}:\n  " + "\n  ".join(lines))
+ASKED = ("question_index", "image_filename", "question", "program", "answer")
+"""What of a question's record decides anything."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +160,7 @@ class Dataset:
             else:
                 opened = open_packed(place, name, kind)
                 source = opened.settings.source
-            if source not in (None, self.fingerprint(name)):
+            if source not in (None, self.mask_source(name)):
                 raise HeatproofError(
                     f"the {kind} masks of {self.folder} were made for other {name} questions than those there now. "
                     "Delete them and run again: heatproof clevr ground-truth DATASET"
@@ -180,12 +169,19 @@ class Dataset:
         masks: PackedMasks | ReleaseMasks = self._kept[key]
         return masks
 
-    def fingerprint(self, name: str) -> str:
+    def mask_size(self, name: str, kind: str) -> tuple[int, int]:
+        """Height and width of the masks of one kind; an error if no question has one."""
+        masks = self.masks(name, kind)
+        if not masks.available.any():
+            raise HeatproofError(f"no {name} question of {self.folder} has a {kind} mask.")
+        return masks.size
+
+    def mask_source(self, name: str) -> str:
         """A hash of what this set's masks depend on: the questions and the objects of the scenes they are about.
 
         Dates and other information about the files are left out, and so are scenes that came later.
         """
-        key = ("fingerprint", name)
+        key = ("mask source", name)
         if key not in self._kept:
             digest = hashlib.blake2b(digest_size=16)
             for block in list_blocks(self.layout.questions[name], "questions"):
@@ -196,6 +192,56 @@ class Dataset:
             self._kept[key] = digest.hexdigest()
         return str(self._kept[key])
 
+    def fingerprint(self, name: str, questions: Sequence[Question] | None = None, progress: Progress = silent) -> str:
+        """A hash of all that these questions of the set (by default all) are about, masks and pictures included.
+
+        Where nothing but dates, the format of JSON files, the layout of the masks or what other questions are about
+        differs, it is the same. See `pictures_fingerprint` for how pictures count.
+        """
+        key = ("fingerprint", name, None if questions is None else tuple(question.index for question in questions))
+        if key not in self._kept:
+            digest = hashlib.blake2b(digest_size=16)
+            index: list[int] = []
+            asked: dict[Path, Record | None] = {}
+            for question in self.each_question(name) if questions is None else questions:
+                digest.update(canonical([question.record.get(field) for field in ASKED]))
+                index.append(question.index)
+                asked.setdefault(self.picture_path(question.record), question.scene)
+            for scene in asked.values():
+                digest.update(canonical(scene))
+            for kind in kinds_there(self.folder, name):
+                masks = self.masks(name, kind)
+                if not masks.available.any():
+                    continue  # files of single masks do not tell their size then
+                digest.update(canonical([kind, masks.size]))
+                for start in range(0, len(index), AT_ONCE):
+                    digest.update(masks.packed(index[start : start + AT_ONCE]).tobytes())
+                    progress(f"reading masks: {kind}", start, len(index))
+                progress(f"reading masks: {kind}", len(index), len(index))
+            digest.update(self._hash_pictures(asked, progress).encode())
+            self._kept[key] = digest.hexdigest()
+        return str(self._kept[key])
+
+    def pictures_fingerprint(self, questions: Sequence[Question], progress: Progress = silent) -> str:
+        """A hash of the names and the content of the pictures that are asked about, whatever is asked.
+
+        Content means the files' bytes, which are read in a fraction of the time that it takes to decode them: where
+        the same pixels are compressed by another version of zlib, the hash is another.
+        """
+        return self._hash_pictures({self.picture_path(question.record) for question in questions}, progress)
+
+    def _hash_pictures(self, paths: Collection[Path], progress: Progress) -> str:
+        """Each picture is read once in the life of the data set; where there are none, only names count."""
+        digest = hashlib.blake2b(digest_size=16)
+        for done, path in enumerate(sorted(paths), 1):
+            key = ("picture", path)
+            if key not in self._kept:
+                content = read_whole(path) if self.has_pictures else b""
+                self._kept[key] = hashlib.blake2b(content, digest_size=16).hexdigest()
+            digest.update(canonical([path.relative_to(self.layout.images).as_posix(), self._kept[key]]))
+            progress("reading pictures", done, len(paths))
+        return digest.hexdigest()
+
     def check(self, progress: Progress = silent) -> None:
         """Read every file, and name all that are damaged."""
         problems: list[str] = []
@@ -204,18 +250,32 @@ class Dataset:
                 self.questions(name)
             except DatasetError as found:
                 problems += found.problems
+            else:
+                problems += self._mask_problems(name, progress)
         for done, scene in enumerate(self.scenes.values(), 1):
-            path = self.picture_path(scene)
-            if self.has_pictures and not ends_whole(path):
-                problems.append(f"{path.relative_to(self.folder)}: truncated")
-            if self.object_folder is not None:
-                try:
+            try:
+                if self.has_pictures:
+                    read_whole(self.picture_path(scene))
+            except HeatproofError as problem:
+                problems.append(str(problem))
+            try:
+                if self.object_folder is not None:
                     self.object_ids(scene)
-                except HeatproofError as problem:
-                    problems.append(str(problem))
+            except HeatproofError as problem:
+                problems.append(str(problem))
             progress("checking", done, len(self.scenes))
         if problems:
             raise DatasetError(self.folder, problems)
+
+    def _mask_problems(self, name: str, progress: Progress) -> Iterator[str]:
+        """What is wrong with the masks of these questions, of any kind."""
+        kinds = kinds_there(self.folder, name)
+        for done, kind in enumerate(kinds, 1):
+            try:
+                yield from self.masks(name, kind).problems()
+            except HeatproofError as problem:
+                yield str(problem)
+            progress(f"checking {name} masks", done, len(kinds))
 
 
 def open_dataset(path: str | Path, sets: Sequence[str] | None = None) -> Dataset:
@@ -249,6 +309,11 @@ def open_dataset(path: str | Path, sets: Sequence[str] | None = None) -> Dataset
     return dataset
 
 
+def canonical(content: object) -> bytes:
+    """JSON that is the same for the same content, ended by a line break, so that entries do not run together."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
 SCENE_FIELDS: Mapping[str, type] = {"image_filename": str, "objects": list}
 QUESTION_FIELDS: Mapping[str, type] = {"image_filename": str, "question_index": int, "question": str}
 
@@ -276,63 +341,6 @@ def read_questions(dataset: Dataset, name: str) -> Iterator[Question]:
         raise DatasetError(dataset.folder, problems)
 
 
-def read_records(
-    folder: Path, file: Path, key: str, fields: Mapping[str, type], problems: list[str]
-) -> Iterable[Record]:
-    """The list under `key` of a JSON file; what is wrong with the file or a record is added to `problems`."""
-    shown = file.relative_to(folder)
-    try:
-        for place, record in enumerate(list_entries(file, key)):
-            if not isinstance(record, dict):
-                problems.append(f"{shown}: {key}[{place}] is not an object")
-                continue
-            wrong = [name for name, kind in fields.items() if not isinstance(record.get(name), kind)]
-            for name in wrong:
-                said = "is missing" if name not in record else f"is not of type {fields[name].__name__}"
-                problems.append(f"{shown}: {key}[{place}].{name} {said}")
-            if not wrong:
-                yield record
-    except FileNotFoundError:
-        problems.append(f"{shown}: missing")
-    except KeyError:
-        problems.append(f"{shown}: holds no list {key!r}")
-    except (OSError, ValueError) as problem:
-        problems.append(f"{shown}: truncated or damaged JSON ({problem})")
-
-
-def list_entries(file: Path, key: str) -> Iterator[Any]:
-    """The entries of the list under `key` of a JSON file, one by one; KeyError if there is no such list."""
-    with file.open(encoding="utf-8") as text:
-        left = text.read(BLOCK)
-        found = re.search(rf'"{key}"\s*:\s*\[', left)
-        if found is None:
-            content = json.loads(left + text.read())
-            if not isinstance(content, dict) or not isinstance(content.get(key), list):
-                raise KeyError(key)
-            yield from content[key]
-            return
-        decoder, place = json.JSONDecoder(), found.end()
-        while True:
-            while left[place : place + 1] in BETWEEN:
-                place += 1
-            if left.startswith("]", place):
-                return
-            try:
-                entry, place = decoder.raw_decode(left, place)
-            except json.JSONDecodeError:
-                more = text.read(BLOCK)
-                if not more:
-                    raise
-                left, place = left[place:] + more, 0
-                continue
-            yield entry
-
-
-def all_records(entries: object) -> bool:
-    """Whether this is a list of JSON objects."""
-    return isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
-
-
 def missing_pictures(dataset: Dataset) -> list[str]:
     """Pictures and object masks that scenes name and that are absent or empty."""
     problems = []
@@ -355,30 +363,3 @@ def list_sizes(folder: Path) -> dict[str, int]:
         return {}
     with os.scandir(folder) as entries:
         return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-
-
-def list_blocks(path: Path, key: str) -> Iterator[bytes]:
-    """A JSON file from where the list under `key` begins, in blocks; all of it if that is not near the beginning."""
-    with path.open("rb") as file:
-        head = file.read(BLOCK)
-        found = re.search(rb'"%s"\s*:\s*\[' % key.encode(), head)
-        yield head[found.start() :] if found else head
-        while block := file.read(BLOCK):
-            yield block
-
-
-def tail(path: Path, length: int) -> bytes:
-    """The last bytes of a file."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - length))
-        return file.read()
-
-
-def ends_whole(path: Path) -> bool:
-    """Whether a PNG has its end."""
-    return PNG_END in tail(path, 64)
-
-
-def ends_like_json(path: Path) -> bool:
-    """Whether the last character closes a JSON object: cheap, and tells most interrupted downloads."""
-    return tail(path, 64).rstrip().endswith(b"}")

@@ -15,8 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from heatproof.clevr.files import Dataset, DatasetError, Question
-from heatproof.clevr.mask_files import FOLDER, LAYOUTS, MaskSettings, Put, is_made, pack, writer
+from heatproof.clevr.damage import DatasetError
+from heatproof.clevr.files import Dataset, Question
+from heatproof.clevr.mask_files import FOLDER, MaskSettings, pack
+from heatproof.clevr.mask_writing import LAYOUTS, Put, is_made, writer
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import np
 from heatproof.progress import Progress, silent
@@ -200,7 +202,7 @@ def make_masks(
     chosen = choose_kinds(dataset, kinds)
     dataset.require_object_folder()
     folder = out or (dataset.folder / FOLDER if layout == "packed" else dataset.folder)
-    sources = {name: dataset.fingerprint(name) for name in dict(chosen)}
+    sources = {name: dataset.mask_source(name) for name in dict(chosen)}
     wanted = [MaskSettings(name, kind, *size, sources[name]) for name, kind in chosen]
     missing = [settings for settings in wanted if not is_made(folder, settings, layout)]
     if missing:

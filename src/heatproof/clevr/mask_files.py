@@ -2,25 +2,24 @@
 
 Packed: `SET_KIND.npy`, uint8 (questions, ceil(H * W / 8)), row i the mask of the i-th question of the questions file,
 pixels row by row, the first pixel in the highest bit (as `np.packbits` does). `SET_KIND.json` beside it says how it was
-made and lists, in the same order, `question_index`, `available`, `objects` and `pixels` of each mask. It is written
-last, so where it exists the masks are whole. Reading needs NumPy only.
+made and lists, in the same order, `question_index`, `available`, `objects`, `pixels` and `checksums` of each mask. It
+is written last, so where it exists the masks are whole. What is read is compared with it. Reading needs NumPy only.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from tokenize import TokenError
+from typing import TYPE_CHECKING, Any
 
+from heatproof.clevr.damage import DatasetError
+from heatproof.clevr.json_files import read_object
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
-from heatproof.workspace import whole, write_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,14 +27,22 @@ if TYPE_CHECKING:
 FOLDER = "ground_truth"
 """Where packed masks lie in a data set."""
 
-LAYOUTS = ("packed", "release")
-"""One file per kind, or one folder per kind with a file per question."""
-
 RELEASE_SETTINGS = "heatproof.json"
 """In a folder of the release layout that we wrote: how it was made."""
 
-Put: TypeAlias = Callable[[int, "NDArray[np.uint8]", int, int], None]
-"""Takes (position of the question, its packed mask, objects in the mask, objects in the scene)."""
+RELEASE_CHECKSUMS = "checksums.json"
+"""In a folder of the release layout that we wrote: the checksum of each mask by its question's index."""
+
+RELEASE_SPELLINGS = {"unique_first_nonempty": "unique_firstnonempty"}
+"""Kinds that CLEVR-XAI's release spells differently."""
+
+AT_ONCE = 1024
+"""Masks that are looked at together where all are checked."""
+
+UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError, MemoryError)
+"""What NumPy raises for damaged files: it reads their first lines as Python, and believes the shape given there."""
+
+MAKE_AGAIN = "make it again with: heatproof clevr ground-truth DATASET"
 
 
 @dataclass(frozen=True)
@@ -66,11 +73,14 @@ class MaskSettings:
 class PackedMasks:
     """The masks of one kind, memory-mapped."""
 
+    path: Path
     settings: MaskSettings
     question_index: NDArray[np.int64]
     objects: NDArray[np.int64]
     """How many objects each mask shows; 0 where there is no mask."""
     pixels: NDArray[np.int64]
+    checksums: NDArray[np.int64] | None
+    """None in files of before there were any; their masks are compared with `pixels` only."""
     rows: NDArray[np.uint8]
 
     def __len__(self) -> int:
@@ -80,6 +90,11 @@ class PackedMasks:
     def available(self) -> NDArray[np.bool_]:
         """Which questions have a mask, in the order of the questions file."""
         return self.objects > 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.settings.height, self.settings.width
 
     def positions(self, questions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of these question indices."""
@@ -91,9 +106,36 @@ class PackedMasks:
         rows: NDArray[np.int64] = self._order[places]
         return rows
 
+    def packed(self, questions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Bits (B, ceil(H * W / 8)) of the masks of these question indices; an error if they are damaged."""
+        places = self.positions(questions)
+        rows: NDArray[np.uint8] = self.rows[places]
+        problems = self._compare(places, rows)
+        if problems:
+            raise DatasetError(self.path.parent, problems)
+        return rows
+
     def batch(self, questions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
         """Masks (B, H, W) of these question indices; all False where a question has none."""
-        return unpack(self.rows[self.positions(questions)], self.settings.height, self.settings.width)
+        return unpack(self.packed(questions), *self.size)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with any of the masks."""
+        for start in range(0, len(self), AT_ONCE):
+            places = np.arange(start, min(start + AT_ONCE, len(self)))
+            yield from self._compare(places, self.rows[places])
+
+    def _compare(self, places: NDArray[np.int64], rows: NDArray[np.uint8]) -> list[str]:
+        """What is wrong with these rows of the file."""
+        index, objects = self.question_index[places], self.objects[places]
+        wrong = count_pixels(rows) != self.pixels[places]
+        if self.checksums is not None:
+            wrong |= sum_rows(index, objects, rows) != self.checksums[places]
+        both = f"{self.path.name} and {self.path.with_suffix('.json').name}"
+        return [
+            f"{self.path}: the mask of question {question} is damaged. Delete {both}, and {MAKE_AGAIN}"
+            for question in index[wrong].tolist()
+        ]
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
@@ -106,7 +148,10 @@ class PackedMasks:
 
 @dataclass(frozen=True, eq=False)
 class ReleaseMasks:
-    """The masks of one kind, one `.npy` per question that has one, as in CLEVR-XAI's release."""
+    """The masks of one kind, one `.npy` per question that has one, as in CLEVR-XAI's release.
+
+    Those that we wrote come with checksums. Of CLEVR-XAI's own, `stats.json` tells which questions have a mask.
+    """
 
     folder: Path
     question_index: NDArray[np.int64]
@@ -117,7 +162,28 @@ class ReleaseMasks:
 
     @cached_property
     def _present(self) -> frozenset[int]:
-        return frozenset(int(path.stem) for path in self.folder.glob("*.npy") if path.stem.isdecimal())
+        there = frozenset(int(path.stem) for path in self.folder.glob("*.npy") if path.stem.isdecimal())
+        missing = sorted(self._listed - there)
+        if missing:
+            said = "missing, but stats.json tells of its objects. Copy the folder again, or delete it and"
+            raise DatasetError(self.folder, [f"{index}.npy: {said} {MAKE_AGAIN}" for index in missing])
+        return there
+
+    @cached_property
+    def _listed(self) -> frozenset[int]:
+        """Questions that have a mask by `stats.json`; none if there is no such file."""
+        path = self.folder / "stats.json"
+        stats = read_object(path, MAKE_AGAIN) if path.exists() else {}
+        return frozenset(
+            int(index)
+            for index, row in stats.items()
+            if index.isdecimal() and isinstance(row, dict) and row.get("target_objects")
+        )
+
+    @cached_property
+    def _checksums(self) -> dict[str, Any]:
+        path = self.folder / RELEASE_CHECKSUMS
+        return read_object(path, MAKE_AGAIN) if path.exists() else {}
 
     @cached_property
     def available(self) -> NDArray[np.bool_]:
@@ -130,42 +196,88 @@ class ReleaseMasks:
         sizes = [int(self._read(i).sum()) if i in self._present else 0 for i in map(int, self.question_index)]
         return np.array(sizes, dtype=np.int64)
 
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Height and width, those of the first mask."""
+        if not self._present:
+            raise HeatproofError(f"{self.folder} holds no masks (QUESTION_INDEX.npy).")
+        height, width = self._read(min(self._present)).shape
+        return height, width
+
+    def packed(self, questions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Bits (B, ceil(H * W / 8)) of the masks of these question indices; an error if they are damaged."""
+        return pack(self.batch(questions))
+
     def batch(self, questions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
         """Masks (B, H, W) of these question indices; all False where a question has none."""
         wanted = [int(index) for index in questions]
-        strange = set(wanted).difference(map(int, self.question_index))
+        strange = set(wanted) - self._known
         if strange:
             raise HeatproofError(f"question {min(strange)} has no place in the masks {self.folder.name}.")
-        if not self._present:
-            raise HeatproofError(f"{self.folder} holds no masks (QUESTION_INDEX.npy).")
-        empty = np.zeros_like(self._read(next(iter(self._present))))
-        masks = [self._read(index) if index in self._present else empty for index in wanted]
-        for index, mask in zip(wanted, masks, strict=True):
-            if mask.shape != empty.shape:
-                raise HeatproofError(
-                    f"{self.folder / f'{index}.npy'} is {mask.shape[1]}x{mask.shape[0]},"
-                    f" another mask of that folder {empty.shape[1]}x{empty.shape[0]}."
-                )
-        return np.stack(masks) if masks else np.zeros((0, *empty.shape), dtype=np.bool_)
+        masks = np.zeros((len(wanted), *self.size), dtype=np.bool_)
+        for mask, index in zip(masks, wanted, strict=True):
+            if index in self._present:
+                mask[:] = self._read_sized(index)
+        return masks
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with any of the masks."""
+        try:
+            present = sorted(self._present)
+        except DatasetError as found:
+            yield from (f"{self.folder / problem}" for problem in found.problems)
+            return
+        for index in present:
+            try:
+                self._read_sized(index)
+            except HeatproofError as problem:
+                yield str(problem)
+
+    @cached_property
+    def _known(self) -> frozenset[int]:
+        return frozenset(self.question_index.tolist())
+
+    def _read_sized(self, index: int) -> NDArray[np.bool_]:
+        mask, (height, width) = self._read(index), self.size
+        if mask.shape != (height, width):
+            raise HeatproofError(
+                f"{self.folder / f'{index}.npy'} is {mask.shape[1]}x{mask.shape[0]},"
+                f" another mask of that folder {width}x{height}."
+            )
+        return mask
 
     def _read(self, index: int) -> NDArray[np.bool_]:
         path = self.folder / f"{index}.npy"
         mask = load_array(path)
         if mask.ndim != 2 or mask.dtype != np.bool_:
             raise HeatproofError(f"{path} holds {mask.dtype} of shape {mask.shape}, not a boolean picture.")
+        # a byte of a boolean array is 0 or 1; NumPy does not look
+        damage = mask.size and mask.view(np.uint8).max() > 1
+        if damage or self._checksums.get(str(index), sum_mask(mask)) != sum_mask(mask):
+            raise HeatproofError(
+                f"{path}: the mask of question {index} is damaged. Copy it again, or delete its folder and {MAKE_AGAIN}"
+            )
         return mask
 
 
 def release_name(question_set: str, kind: str) -> str:
     """The folder's name in CLEVR-XAI's release."""
-    spelt = {"unique_first_nonempty": "unique_firstnonempty"}.get(kind, kind)
-    return f"ground_truth_{question_set}_questions_{spelt}"
+    return f"ground_truth_{question_set}_questions_{RELEASE_SPELLINGS.get(kind, kind)}"
 
 
 def release_source(folder: Path) -> str | None:
     """What the masks of the release layout were made from, if we made them."""
     path = folder / RELEASE_SETTINGS
     return str(read_header(path).get("source")) if path.exists() else None
+
+
+def kinds_there(folder: Path, question_set: str) -> list[str]:
+    """The kinds of masks that a data set has for these questions, in either layout."""
+    ours = {spelt: kind for kind, spelt in RELEASE_SPELLINGS.items()}
+    packed = {path.stem.removeprefix(f"{question_set}_") for path in (folder / FOLDER).glob(f"{question_set}_*.json")}
+    start = release_name(question_set, "")
+    released = {path.name.removeprefix(start) for path in folder.glob(f"{start}*") if path.is_dir()}
+    return sorted(packed | {ours.get(spelt, spelt) for spelt in released})
 
 
 def pack(masks: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -187,6 +299,18 @@ def count_pixels(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
+def sum_rows(index: NDArray[np.int64], objects: NDArray[np.int64], rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """CRC-32 of each row, begun with its question's index and number of objects: damage to those is seen too."""
+    said = np.stack([index, objects], axis=1).astype("<i8")
+    sums = [zlib.crc32(row.tobytes(), zlib.crc32(about.tobytes())) for about, row in zip(said, rows, strict=True)]
+    return np.array(sums, dtype=np.int64)
+
+
+def sum_mask(mask: NDArray[np.bool_]) -> int:
+    """CRC-32 of a mask (H, W), its shape included."""
+    return zlib.crc32(mask.tobytes(), zlib.crc32(repr(mask.shape).encode()))
+
+
 def open_packed(folder: Path, question_set: str, kind: str) -> PackedMasks:
     """The packed masks of one kind in `folder`."""
     header_path, rows_path = (folder / f"{question_set}_{kind}{ending}" for ending in (".json", ".npy"))
@@ -197,136 +321,34 @@ def open_packed(folder: Path, question_set: str, kind: str) -> PackedMasks:
         index, objects, pixels = (
             np.asarray(header[name], dtype=np.int64) for name in ("question_index", "objects", "pixels")
         )
-    except (KeyError, TypeError, ValueError) as problem:
+        sums = None if header.get("checksums") is None else np.asarray(header["checksums"], dtype=np.int64)
+        row_bytes = settings.row_bytes
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise damaged(header_path, rows_path) from problem
-    if not len(index) == len(objects) == len(pixels) == len(rows) or rows.shape[1:] != (settings.row_bytes,):
+    lists = [index, objects, pixels, *([] if sums is None else [sums])]
+    if any(column.shape != (len(index),) for column in lists) or rows.shape != (len(index), row_bytes):
         raise damaged(header_path, rows_path)
-    return PackedMasks(settings, index, objects, pixels, rows)
-
-
-def is_made(folder: Path, settings: MaskSettings, layout: str) -> bool:
-    """Whether these masks are in `folder`, whole; an error if masks made differently are in their place."""
-    if layout == "packed":
-        path = folder / f"{settings.name}.json"
-        if not path.exists():
-            return False
-        found = read_header(path).get("settings")
-    else:
-        place = folder / settings.release_name
-        if not place.exists():
-            return False
-        path = place / RELEASE_SETTINGS
-        if not path.exists():
-            raise HeatproofError(f"{place} exists and was not written by heatproof. Choose another folder with --out.")
-        found = read_header(path)
-    if found != asdict(settings):
-        raise HeatproofError(
-            f"{path} tells of masks made differently: {differences(found, asdict(settings))}. "
-            "Nothing was overwritten: delete them, or choose another folder with --out."
-        )
-    if layout == "packed":
-        open_packed(folder, settings.set, settings.kind)
-    return True
-
-
-def differences(there: object, now: Mapping[str, object]) -> str:
-    """The settings that differ, in words."""
-    if not isinstance(there, dict):
-        return "without settings"
-    said = []
-    for name, value in now.items():
-        if there.get(name) != value:
-            said.append(
-                "from other questions or scenes" if name == "source" else f"{name} {there.get(name)} there, {value} now"
-            )
-    return ", ".join(said)
-
-
-def writer(
-    folder: Path, settings: MaskSettings, question_index: Sequence[int], layout: str
-) -> AbstractContextManager[Put]:
-    """A block that is given a function to put masks with; they appear, whole, when it ends without an error."""
-    write = packed_writer if layout == "packed" else release_writer
-    return write(folder, settings, question_index)
-
-
-@contextmanager
-def packed_writer(folder: Path, settings: MaskSettings, question_index: Sequence[int]) -> Iterator[Put]:
-    counted = np.zeros(len(question_index), dtype=np.int64)
-    rows_path = folder / f"{settings.name}.npy"
-    shape = (len(question_index), settings.row_bytes)
-    with whole(rows_path) as temporary, temporary.open("wb") as file:
-        about = {"descr": "|u1", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, about)
-        start = file.tell()
-        file.truncate(start + shape[0] * shape[1])
-
-        def put(position: int, row: NDArray[np.uint8], objects: int, in_scene: int) -> None:  # noqa: ARG001
-            file.seek(start + position * settings.row_bytes)
-            file.write(row.tobytes())
-            counted[position] = objects
-
-        yield put
-    header = {
-        "settings": asdict(settings),
-        "question_index": list(question_index),
-        "available": (counted > 0).tolist(),
-        "objects": counted.tolist(),
-        "pixels": count_pixels(load_array(rows_path, mmap_mode="r")).tolist(),
-    }
-    write_whole(folder / f"{settings.name}.json", lambda path: path.write_text(json.dumps(header), encoding="utf-8"))
-
-
-@contextmanager
-def release_writer(folder: Path, settings: MaskSettings, question_index: Sequence[int]) -> Iterator[Put]:
-    place = folder / settings.release_name
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.part")
-    stats: dict[str, dict[str, int]] = {}
-
-    def put(position: int, row: NDArray[np.uint8], objects: int, in_scene: int) -> None:
-        if objects:
-            index = question_index[position]
-            np.save(temporary / f"{index}.npy", unpack(row[None], settings.height, settings.width)[0])
-            stats[str(index)] = {"target_objects": objects, "total_objects": in_scene}
-
-    try:
-        temporary.mkdir(parents=True)
-        yield put
-        (temporary / "stats.json").write_text(json.dumps(stats), encoding="utf-8")
-        (temporary / RELEASE_SETTINGS).write_text(json.dumps(asdict(settings)), encoding="utf-8")
-        temporary.replace(place)
-    except OSError as problem:
-        raise HeatproofError(
-            f"cannot write {place}: {problem.strerror or problem}. Choose a folder that you may write to with --out."
-        ) from problem
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    if rows.dtype != np.uint8 or (settings.set, settings.kind) != (question_set, kind):
+        raise damaged(header_path, rows_path)
+    return PackedMasks(rows_path, settings, index, objects, pixels, sums, rows)
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    """What stands beside masks: how they were made, and what is compared with them."""
+    if not path.exists():
         raise HeatproofError(
             f"there are no masks {path.with_suffix('.npy')}; make them with: heatproof clevr ground-truth DATASET"
-        ) from None
-    except (OSError, ValueError) as problem:
-        raise damaged(path) from problem
-    if not isinstance(header, dict):
-        raise damaged(path)
-    return header
+        )
+    return read_object(path, f"Delete it and {MAKE_AGAIN}")
 
 
 def load_array(path: Path, mmap_mode: Any = None) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as problem:
+    except UNREADABLE as problem:
         raise damaged(path) from problem
     return array
 
 
 def damaged(*paths: Path) -> HeatproofError:
-    return HeatproofError(
-        f"{' or '.join(map(str, paths))} is missing or damaged. "
-        "Delete it and run again: heatproof clevr ground-truth DATASET"
-    )
+    return HeatproofError(f"{' or '.join(map(str, paths))} is missing or damaged. Delete it and {MAKE_AGAIN}")

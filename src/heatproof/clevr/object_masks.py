@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heatproof.clevr.pictures import read_picture
+from heatproof.clevr.srgb import linear_values
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 
@@ -14,22 +16,6 @@ if TYPE_CHECKING:
 
 BACKGROUND = (64, 64, 64)
 """The 8-bit colour of pixels that belong to no object in a flat-coloured mask."""
-
-SRGB_LINEAR_BELOW = 0.0404482362771082
-
-
-def read_picture(path: Path, mode: str | None = None) -> tuple[str, NDArray[np.uint8]]:
-    """The mode and the pixels of a picture, converted to `mode` if that is given."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as picture:
-            shown = picture if mode is None else picture.convert(mode)
-            return shown.mode, np.asarray(shown)
-    except FileNotFoundError:
-        raise HeatproofError(f"{path}: missing") from None
-    except (OSError, SyntaxError, ValueError) as problem:  # Pillow reports a broken PNG as any of these
-        raise HeatproofError(f"{path}: truncated or no picture ({problem})") from problem
 
 
 def read_ids(path: Path, objects: Sequence[Mapping[str, Any]]) -> NDArray[np.uint8]:
@@ -76,19 +62,13 @@ def decode_colours(picture: NDArray[np.uint8], mask_colours: NDArray[np.float64]
     if len(present) == 0:
         return ids
     shown = np.stack([(present >> shift) & 255 for shift in (16, 8, 0)], axis=1)
-    distances = np.sqrt(((srgb_to_linear(shown)[:, None] - mask_colours[None]) ** 2).sum(2))  # (colours, objects)
+    distances = np.sqrt(((linear_values(shown)[:, None] - mask_colours[None]) ** 2).sum(2))  # (colours, objects)
     nearest = distances.argmin(0)
     owner = np.zeros(len(present), dtype=np.uint8)
     for place in np.argsort(-distances.min(0), kind="stable"):
         owner[nearest[place]] = place + 1
     ids[foreground] = owner[where]
     return ids
-
-
-def srgb_to_linear(colours: NDArray[Any]) -> NDArray[np.float64]:
-    """8-bit sRGB to linear values in [0, 1]."""
-    share = np.asarray(colours, dtype=np.float64) / 255
-    return np.where(share >= SRGB_LINEAR_BELOW, ((share + 0.055) / 1.055) ** 2.4, share / 12.92)
 
 
 def require_every_object(path: Path, ids: NDArray[np.uint8], objects: Sequence[Mapping[str, Any]]) -> None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from heatproof.clevr.rendering import world
 from heatproof.clevr.rendering.camera import Camera
+from heatproof.clevr.srgb import linear
 from heatproof.errors import HeatproofError, require_whole
-from heatproof.exact import power
 from heatproof.lazy import np
 from heatproof.seeds import derive_seed
 
@@ -232,16 +231,3 @@ def mask_colours(count: int, rng: random.Random) -> list[tuple[int, int, int]]:
         if all(max(abs(red - r), abs(green - g), abs(blue - b)) >= 24 for r, g, b in chosen):
             chosen.append((red, green, blue))
     return chosen[1:]
-
-
-@cache
-def linear(value: int) -> float:
-    """Linear light of an 8-bit sRGB value."""
-    share = value / 255
-    return power((share + 0.055) / 1.055, 2.4) if share >= 0.0404482362771082 else share / 12.92
-
-
-def srgb(value: float) -> int:
-    """The 8-bit sRGB value nearest to linear light in [0, 1]."""
-    share = 12.92 * value if value <= 0.0031308 else 1.055 * value ** (1 / 2.4) - 0.055
-    return round(255 * share)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.clevr.files import Dataset, Question
 from heatproof.clevr.ground_truth import KINDS, check_programs, has_results
-from heatproof.clevr.mask_files import FOLDER, release_name
+from heatproof.clevr.mask_files import kinds_there
+from heatproof.clevr.question_types import last_operation, question_type
 from heatproof.lazy import np
 from heatproof.progress import Progress, silent
 
@@ -65,7 +66,7 @@ def describe_set(dataset: Dataset, name: str) -> dict[str, Any]:
     }
     if all(question.program for question in questions):
         figures["program_nodes"] = spread([len(question.program) for question in questions])
-        figures["types"] = shares(question_type(question) for question in questions)
+        figures["types"] = shares(question_type(question.program) for question in questions)
         figures["answers"] = answers(questions)
     figures["families"] = shares(family(question) for question in questions)
     figures["template_uses"] = spread(list(Counter(template(question) for question in questions).values()))
@@ -116,7 +117,7 @@ def ground_truth(dataset: Dataset, name: str) -> dict[str, Any]:
 
 def mask_sizes(dataset: Dataset, name: str, kind: str) -> dict[str, Any] | None:
     """Pixels of the masks that are there; None if they have not been made."""
-    if not ((dataset.folder / FOLDER / f"{name}_{kind}.json").exists() or released(dataset, name, kind)):
+    if kind not in kinds_there(dataset.folder, name):
         return None
     masks = dataset.masks(name, kind)
     sizes: NDArray[np.int64] = masks.pixels[masks.available]
@@ -124,10 +125,6 @@ def mask_sizes(dataset: Dataset, name: str, kind: str) -> dict[str, Any] | None:
     if figures:
         figures["above_1000"] = int((sizes > 1000).sum())
     return figures
-
-
-def released(dataset: Dataset, name: str, kind: str) -> bool:
-    return (dataset.folder / release_name(name, kind)).is_dir()
 
 
 def spread(values: Sequence[int], counts: bool = True) -> dict[str, Any]:
@@ -158,22 +155,8 @@ def answers(questions: Iterable[Question]) -> dict[str, dict[str, dict[str, Any]
     given: dict[str, list[str]] = {}
     for question in questions:
         if question.answer is not None:
-            given.setdefault(last_operation(question), []).append(str(question.answer).lower())
+            given.setdefault(last_operation(question.program), []).append(str(question.answer).lower())
     return {asked: shares(said) for asked, said in sorted(given.items())}
-
-
-def last_operation(question: Question) -> str:
-    """The type of the node that gives the answer."""
-    node = question.program[-1]
-    return str(node.get("type") or node.get("function"))
-
-
-def question_type(question: Question) -> str:
-    """What is asked, in CLEVR's five kinds."""
-    operation = last_operation(question)
-    if operation in ("equal_integer", "less_than", "greater_than"):
-        return "compare integer"
-    return {"query": "query", "equal": "compare attribute"}.get(operation.split("_")[0], operation)
 
 
 def family(question: Question) -> str:

@@ -16,7 +16,8 @@ from heatproof.clevr.rendering.blender import blender_session, check_assets
 from heatproof.clevr.rendering.denoise import can_denoise, require_denoiser
 from heatproof.clevr.rendering.picture import render
 from heatproof.clevr.rendering.tracer import seen_objects, warm_up
-from heatproof.clevr.scenes import BACKGROUND, SceneSettings, image_name, sample_scene, srgb
+from heatproof.clevr.scenes import BACKGROUND, SceneSettings, image_name, sample_scene
+from heatproof.clevr.srgb import srgb
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import np
 from heatproof.progress import Progress, silent

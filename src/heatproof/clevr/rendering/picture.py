@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from heatproof.clevr.rendering.checks import check_scene
 from heatproof.clevr.rendering.denoise import can_denoise, denoised, require_denoiser
 from heatproof.clevr.rendering.tracer import seen_objects, trace_scene
+from heatproof.clevr.srgb import encoded
 from heatproof.errors import require_whole
 from heatproof.lazy import np
 from heatproof.seeds import derive_seed
@@ -49,10 +50,3 @@ def render(
     if denoise or (denoise is None and can_denoise()):
         light = denoised(light, albedo, normals)
     return Picture(encoded(light), seen_objects(complete, width, height))
-
-
-def encoded(light: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Linear light as 8-bit sRGB."""
-    light = np.clip(light, 0.0, 1.0)
-    curve = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** np.float32(1 / 2.4) - 0.055)
-    return (255 * curve + 0.5).astype(np.uint8)
