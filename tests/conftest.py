@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,9 @@ from torch import nn
 from heatproof import mnist1d
 from nets import MAKERS, make_picture_net
 from reference.explainers import Net
+from skips import pytest_addoption, pytest_configure, shared_folder
+
+__all__ = ["pytest_addoption", "pytest_configure"]
 
 torch.set_num_threads(1)  # tests run side by side, one process per core
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=60)
@@ -22,11 +24,11 @@ settings.load_profile("fixed")
 
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
-    """Paths of real data that is not part of the project; tests that need it skip where it is absent."""
-    folder = Path(os.environ.get("HEATPROOF_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    """Paths of real data that is not part of the project; tests that need it skip where it is absent, and stand in
+    allowed_skips.txt."""
 
     def find(name: str) -> Path:
-        path = folder / name
+        path = shared_folder() / name
         if not path.exists():
             pytest.skip(f"needs {name} from the folder that HEATPROOF_SHARED_DATA names")
         return path

@@ -185,7 +185,7 @@ def test_the_published_checkpoint_is_the_one_we_know(shared_data):
     assert (known.size, known.sha256) == (len(content), hashlib.sha256(content).hexdigest())
 
 
-def test_the_network_is_named_by_its_download(shared_data):
+def test_a_network_that_is_missing_or_damaged_is_named_by_its_download():
     with pytest.raises(HeatproofError, match="not downloaded yet; run: heatproof fetch relation-network"):
         open_network("relation-network", None)
     path = downloads.downloads["relation-network"].path
@@ -193,6 +193,11 @@ def test_the_network_is_named_by_its_download(shared_data):
     path.write_bytes(b"half of it")
     with pytest.raises(HeatproofError, match="damaged; run: heatproof fetch"):
         fetched("relation-network")
+
+
+def test_the_network_is_opened_by_its_name(shared_data):
+    path = downloads.downloads["relation-network"].path
+    path.parent.mkdir(parents=True)
     path.write_bytes(shared_data("relation_network/original_fp_epoch_493.pth").read_bytes())
     assert open_network("relation-network", None).name == "relation_network"
 

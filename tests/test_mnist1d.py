@@ -25,6 +25,22 @@ def test_signals_equal_the_frozen_data_set(published, shared_data):
     assert_allclose(mnist1d.templates(), frozen["templates_x"], rtol=0, atol=1e-12)
 
 
+def test_some_signals_of_the_frozen_data_set(published):
+    """Reference: numbers copied from the authors' frozen file: points 0, 20 and 39 of a signal, and its digit."""
+    known = [
+        (0, 0, [-0.3320056673693902, 1.5934880211319844, -0.8901663884753127], 2),
+        (0, 1999, [-1.346551951965142, 0.21882560184958005, 0.10364948765009714], 4),
+        (0, 3999, [-0.6939948035971022, -0.28179308765768885, -1.6509928567520655], 8),
+        (1, 0, [-0.07877078047732886, -1.0839331678123738, 0.3461328866646199], 2),
+        (1, 500, [1.5867906310964024, -1.8449689685400477, -0.7980797789260946], 8),
+        (1, 999, [-0.5193287078205188, 1.3949283343454961, 1.193151836835276], 4),
+    ]
+    assert [len(part.x) for part in published] == [4000, 1000]
+    for part, place, points, digit in known:
+        assert_allclose(published[part].x[place, [0, 20, 39]], points, rtol=0, atol=1e-12)
+        assert published[part].y[place] == digit
+
+
 def test_masks_are_where_noiseless_signals_differ_from_zero(published):
     """Reference: the same draws without noise and slope, where only the template is left."""
     clean = mnist1d.make(mnist1d.Settings(correlated_noise=0, white_noise=0, slope=0))

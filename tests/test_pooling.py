@@ -139,3 +139,18 @@ def test_unknown_pooling_names_the_nearest() -> None:
     """The message names a pooling that exists."""
     with pytest.raises(HeatproofError, match="'max_norm'"):
         pool(torch.zeros(1, 1, 2), "maxnorm")
+
+
+def test_an_eleventh_pooling_is_found_and_held_to_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function of one's own is pooled in float64 as ours are; signed or unpooled maps are refused by name."""
+    monkeypatch.setattr(poolings, "_entries", dict(poolings.items()))
+    poolings.register("middle")(lambda relevance: relevance.abs().median(1).values)
+    poolings.register("signed")(lambda relevance: relevance.sum(1))
+    poolings.register("unpooled")(lambda relevance: relevance.abs())
+    relevance = torch.tensor([[[1.0, -2.0], [-3.0, 4.0], [-5.0, -6.0]]])
+    assert pool(relevance, "middle").tolist() == [[3.0, 4.0]]
+    assert pool(relevance, "middle").dtype == torch.float64
+    with pytest.raises(HeatproofError, match="pooling signed gives negative values"):
+        pool(relevance, "signed")
+    with pytest.raises(HeatproofError, match=r"pooling unpooled must give heatmaps \(1, 2\), got shape \(1, 3, 2\)"):
+        pool(relevance, "unpooled")

@@ -1,6 +1,7 @@
 """Pooling: relevance (B, C, *space), signed, to a heatmap (B, *space) of non-negative values.
 
-The ten poolings of CLEVR-XAI (Arras et al. 2022). `pos_` clips each channel at zero before it is pooled.
+The ten poolings of CLEVR-XAI (Arras et al. 2022). `pos_` clips each channel at zero before it is pooled. Another one is
+a function that is registered here under its name; it works wherever these do.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ def pool(relevance: torch.Tensor, pooling: str) -> torch.Tensor:
     """
     if relevance.ndim < 3:
         raise HeatproofError(f"relevance must be (cases, channels, *space), got shape {tuple(relevance.shape)}.")
-    return poolings[pooling](relevance.double())
+    heatmap = poolings[pooling](relevance.double())
+    expected = (relevance.shape[0], *relevance.shape[2:])
+    if tuple(heatmap.shape) != expected:
+        raise HeatproofError(f"pooling {pooling} must give heatmaps {expected}, got shape {tuple(heatmap.shape)}.")
+    if bool((heatmap < 0).any()):
+        raise HeatproofError(
+            f"pooling {pooling} gives negative values; a heatmap has none: clip them or drop the sign."
+        )
+    return heatmap.double()
 
 
 @poolings.register("sum_abs")

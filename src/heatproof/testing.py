@@ -1,8 +1,9 @@
-"""Checks for authors of explainers: does mine keep the contract?"""
+"""Checks for authors of explainers and metrics: does mine keep the contract?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heatproof.cases import Batch
@@ -10,10 +11,14 @@ from heatproof.errors import HeatproofError
 from heatproof.explainers.base import HOOKS
 from heatproof.explainers.spec import make_explainer
 from heatproof.lazy import torch
+from heatproof.metrics.scoring import call_metric, values_problem
+from heatproof.metrics.spec import load_metric
 from heatproof.seeds import CaseRandom
 
 if TYPE_CHECKING:
     from heatproof.explainers.base import Explainer
+    from heatproof.metrics.base import Metric
+    from heatproof.metrics.spec import MetricLike
 
 CASES, CLASSES, WORDS = 5, 4, 7
 M = TypeVar("M", bound="torch.nn.Module")
@@ -131,3 +136,126 @@ def seeded(network: M) -> M:
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.3, generator=generator)
     return network
+
+
+# Metrics
+
+
+def check_metric(metric: MetricLike) -> None:
+    """Raise an error that lists every promise of the metric contract that is broken; None if all are kept.
+
+    Pure and repeatable; one float64 value per case, within the range; NaN, never a silent 0, for a heatmap that is all
+    zero, NaN or infinite and for an empty mask; each case for itself; the same for float32 and for any scale.
+    """
+    made = load_metric(metric)
+    if not made.generic:
+        raise HeatproofError(
+            f"metric {made.name} needs {', '.join(made.needs)}: only metrics that need nothing, a mask or a model"
+            " can be checked."
+        )
+    broken = [said for promise, kept in metric_promises(made) if (said := broken_promise(promise, kept))]
+    if broken:
+        raise HeatproofError(f"{made.name} breaks the contract of metrics: " + "; ".join(broken) + ".")
+
+
+def broken_promise(promise: str, kept: Callable[[], bool]) -> str:
+    """The promise, if it is broken or cannot be tried; empty if it is kept."""
+    try:
+        return "" if kept() else promise
+    except Exception as problem:  # whatever an author's function may raise: the other promises are still tried
+        return f"{promise} ({type(problem).__name__}: {problem})"
+
+
+def metric_promises(metric: Metric) -> list[tuple[str, Callable[[], bool]]]:
+    """What is wrong if a promise is broken, and whether this metric keeps it: all that our own metrics promise."""
+    model, batch, heatmap = small_network().eval(), metric_batch(), metric_heatmaps()
+
+    def values(maps: torch.Tensor, cases: Batch = batch) -> Any:
+        return call_metric(metric, maps.clone(), cases.masks["truth"].clone(), model, cases)
+
+    def same(one: Any, other: Any) -> bool:
+        return torch.allclose(one, other, rtol=1e-5, atol=1e-8, equal_nan=True)
+
+    def leaves_its_arguments() -> bool:
+        given, mask, state = heatmap.clone(), batch.masks["truth"].clone(), state_of(model)
+        inputs = batch.inputs.clone()
+        call_metric(metric, given, mask, model, batch)
+        untouched = torch.equal(given, heatmap) and torch.equal(mask, batch.masks["truth"])
+        return untouched and torch.equal(batch.inputs, inputs) and state_of(model) == state
+
+    def gives_scores() -> bool:
+        problem = values_problem(metric, values(heatmap), batch.ids)
+        if problem:
+            raise HeatproofError(problem)
+        return True
+
+    def undefined(maps: torch.Tensor, cases: Batch = batch) -> bool:
+        """The first case, which is spoilt, is NaN, and the others are what they were."""
+        found = values(maps, cases)
+        return bool(found[0].isnan()) and same(found[1:], values(heatmap)[1:])
+
+    def spoilt(value: float, place: Any) -> torch.Tensor:
+        changed = heatmap.clone()
+        changed[0][place] = value
+        return changed
+
+    def alone() -> torch.Tensor:
+        return torch.cat([values(heatmap[i : i + 1], batch[i : i + 1]) for i in range(len(batch))])
+
+    empty = {"truth": batch.masks["truth"].clone()}
+    empty["truth"][0] = False
+    promises = [
+        ("its arguments are changed in place", leaves_its_arguments),
+        ("its values are no scores", gives_scores),
+        ("ordinary cases are undefined", lambda: not bool(values(heatmap).isnan().any())),
+        ("the same call gives another result", lambda: torch.equal(values(heatmap), values(heatmap))),
+        (
+            "a heatmap that is zero everywhere must score NaN, and no other case change",
+            lambda: undefined(spoilt(0.0, ...)),
+        ),
+        ("a heatmap with NaN must score NaN, and no other case change", lambda: undefined(spoilt(torch.nan, (4, 5)))),
+        (
+            "a heatmap with an infinite value must score NaN, and no other case change",
+            lambda: undefined(spoilt(torch.inf, (4, 5))),
+        ),
+        ("a case's score depends on the other cases of its batch", lambda: same(values(heatmap), alone())),
+        (
+            "a case's score depends on the order of the cases",
+            lambda: same(values(heatmap).flip(0), values(heatmap.flip(0), reversed_cases(batch))),
+        ),
+        (
+            "float32 and float64 heatmaps score differently",
+            lambda: same(values(heatmap.float().double()), values(heatmap.float())),
+        ),
+        ("a positive factor of the heatmap changes the score", lambda: same(values(heatmap), values(0.125 * heatmap))),
+    ]
+    if "mask" in metric.needs:
+        promises.append(
+            (
+                "an empty mask must score NaN, and no other case change",
+                lambda: undefined(heatmap, replace(batch, masks=empty)),
+            ),
+        )
+    return promises
+
+
+def metric_batch() -> Batch:
+    """Five pictures, each with a ground truth of its own."""
+    generator = torch.Generator().manual_seed(2)
+    mask = torch.rand(CASES, 12, 10, generator=generator) < 0.3
+    inputs = torch.randn(CASES, 3, 12, 10, generator=generator)
+    ids = tuple(f"case-{i}" for i in range(CASES))
+    return Batch(inputs, torch.arange(CASES) % CLASSES, ids, masks={"truth": mask})
+
+
+def metric_heatmaps() -> torch.Tensor:
+    """Heatmaps for these pictures: none negative, of different scales, the second with ties and zeros."""
+    heatmap = torch.rand(CASES, 12, 10, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    heatmap[1] = (3 * heatmap[1]).floor()
+    return heatmap * torch.tensor([1.0, 8.0, 0.01, 300.0, 1.0], dtype=torch.float64)[:, None, None]
+
+
+def reversed_cases(batch: Batch) -> Batch:
+    """The same cases, the last one first."""
+    masks = {name: mask.flip(0) for name, mask in batch.masks.items()}
+    return Batch(batch.inputs.flip(0), batch.target.flip(0), batch.ids[::-1], masks=masks)

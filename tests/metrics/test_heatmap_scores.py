@@ -194,3 +194,62 @@ def test_without_ranks_the_masses_are_the_same():
     np.testing.assert_array_equal(found.mass, both.mass)
     assert np.isnan(found.rank).all()
     assert not np.isnan(both.rank).any()
+
+
+@pytest.fixture
+def own_poolings(monkeypatch):
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(poolings, "_entries", dict(poolings.items()))
+    return poolings
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_an_eleventh_pooling_scores_like_the_compiled_ones(own_poolings, dtype):
+    """Reference: max_norm's compiled kernel against its plain function under another name; NaN and zeros too."""
+    own_poolings.register("mine")(own_poolings["max_norm"])
+    relevance, masks = cases_with_ties()
+    relevance, masks = relevance[:60].astype(dtype), masks[:60]
+    relevance[3, 1, 2, 2], relevance[4], masks[5] = np.nan, 0, False
+    relevance.flags.writeable = False  # as memory-mapped files are
+    truths = {"truth": masks, "rest": ~masks}
+    found = score_heatmaps(relevance, truths, ["mine", "sum_abs", "max_norm"])
+    np.testing.assert_array_equal(found.mass[0], found.mass[2])
+    np.testing.assert_array_equal(found.rank[0], found.rank[2])
+    np.testing.assert_array_equal(found.state[0], found.state[2])
+    assert set(found.state[0].ravel()) == {0, 1, 2, 3}
+    compiled = score_heatmaps(relevance, truths, ["sum_abs"])
+    np.testing.assert_array_equal(found.rank[1], compiled.rank[0])
+    everything = score_heatmaps(relevance, truths, ranks=False)
+    assert everything.poolings[-1] == "mine"
+    np.testing.assert_array_equal(everything.mass[-1], found.mass[0])
+    alone = score_heatmaps(relevance, truths, ["mine"])
+    np.testing.assert_array_equal(alone.mass[0], found.mass[0])
+
+
+def test_a_pooling_may_change_its_argument_but_not_ours(own_poolings):
+    own_poolings.register("mine")(lambda relevance: relevance.abs_().sum(1))
+    relevance, masks = -np.ones((2, 3, 4)), {"truth": np.array([[True, False, False, False]] * 2)}
+    assert (score_heatmaps(relevance, masks, ["mine"]).mass == 0.25).all()
+    assert (relevance == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda relevance: relevance.sum(1), "pooling mine gives negative values"),
+        (lambda relevance: relevance.abs(), r"pooling mine must give heatmaps \(2, 4\), got shape \(2, 3, 4\)"),
+        (lambda relevance: relevance.abs().sum(), r"must give heatmaps \(2, 4\), got shape \(\)"),
+    ],
+    ids=["negative", "not pooled", "one number"],
+)
+def test_poolings_that_give_no_heatmaps_are_refused(own_poolings, function, message):
+    own_poolings.register("mine")(function)
+    masks = {"truth": np.ones((2, 4), bool)}
+    with pytest.raises(HeatproofError, match=message):
+        score_heatmaps(-np.ones((2, 3, 4)), masks, ["mine"])
+
+
+def test_no_cases_and_no_poolings_give_no_scores():
+    masks = {"truth": np.ones((0, 4), bool)}
+    assert score_heatmaps(np.ones((0, 3, 4)), masks, ["sum_abs"]).mass.shape == (1, 1, 0)
+    assert score_heatmaps(np.ones((0, 3, 4)), masks, []).mass.shape == (0, 1, 0)

@@ -1,6 +1,18 @@
 """Metrics: pure functions on tensors, found by name."""
 
 from heatproof.metrics import fidelity, localisation, understandability
-from heatproof.metrics.base import Metric, metrics, register_metric
+from heatproof.metrics.base import Metric, metrics, missing_for, register_metric
+from heatproof.metrics.scoring import score_with
+from heatproof.metrics.spec import load_metrics
 
-__all__ = ["Metric", "fidelity", "localisation", "metrics", "register_metric", "understandability"]
+__all__ = [
+    "Metric",
+    "fidelity",
+    "load_metrics",
+    "localisation",
+    "metrics",
+    "missing_for",
+    "register_metric",
+    "score_with",
+    "understandability",
+]

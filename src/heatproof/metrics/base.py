@@ -1,14 +1,32 @@
-"""Metrics by name: a pure function under a thin description."""
+"""Metrics by name: a pure function under a thin description.
+
+What a metric's function is called with follows from what it `needs`; the heatmap (B, *space), pooled, always comes
+first:
+
+    ()                  function(heatmap)
+    ("mask",)           function(heatmap, mask)                     the ground truth, bool (B, *space)
+    ("model",)          function(heatmap, model=..., batch=...)     the model that was explained, and the cases
+    ("mask", "model")   function(heatmap, mask, model=..., batch=...)
+
+Any other word in `needs` is something that only one benchmark has: it calls the function itself, with arguments of
+their own, and no other scorer can. Every function returns one float64 value per case, NaN where it is undefined.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from heatproof.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+GENERIC_NEEDS = ("mask", "model")
+"""What any scorer can hand to a metric beside the heatmap."""
+
+Uniform: TypeAlias = Literal["mask_share", "half", "window"]
+"""What a uniform map gets: the mask's share of the picture, one half, or the score of the window in the middle."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +40,16 @@ class Metric:
     needs: tuple[str, ...]
     paper: str
     range: tuple[float, float] = (0.0, 1.0)
+    uniform: Uniform | None = None
 
     @property
     def summary(self) -> str:
         return (self.function.__doc__ or "").strip().split("\n")[0]
+
+    @property
+    def generic(self) -> bool:
+        """Whether any scorer can call it, rather than only the benchmark that it is made for."""
+        return all(need in GENERIC_NEEDS for need in self.needs)
 
 
 metrics: Registry[Metric] = Registry("metric")
@@ -39,11 +63,22 @@ def register_metric(
     paper: str,
     higher_is_better: bool = True,
     range: tuple[float, float] = (0.0, 1.0),
+    uniform: Uniform | None = None,
 ) -> Callable[[F], F]:
     """Decorator: the function computes the metric `name`. It returns one value per case, NaN where it is undefined."""
 
     def file_under_name(function: F) -> F:
-        metrics.register(name)(Metric(name, title, function, higher_is_better, needs, paper, range))
+        metrics.register(name)(Metric(name, title, function, higher_is_better, needs, paper, range, uniform))
         return function
 
     return file_under_name
+
+
+def missing_for(metric: Metric, masks: Collection[str]) -> str:
+    """Why this metric cannot score heatmaps of cases with these ground truths, as a sentence; empty if it can."""
+    if not metric.generic:
+        special = ", ".join(need for need in metric.needs if need not in GENERIC_NEEDS)
+        return f"metric {metric.name} needs {special}, which only the benchmark that it is made for has."
+    if "mask" in metric.needs and not masks:
+        return f"metric {metric.name} needs a ground-truth mask, and these cases have none."
+    return ""

@@ -1,17 +1,20 @@
-"""Mass and rank accuracy of many heatmaps for many poolings and ground truths at once; needs no torch.
+"""Mass and rank accuracy of many heatmaps for many poolings and ground truths at once.
 
 At the speed of memory: one pooled map at a time, which stays in the processor's cache, and a selection instead of a
-sort. The metrics `mass_accuracy`, `rank_accuracy` and `focus` of tensors come from here too.
+sort. Needs no torch, except for poolings that are not among the ten, which are functions of tensors. The metrics
+`mass_accuracy`, `rank_accuracy` and `focus` of tensors come from here too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heatproof.errors import HeatproofError
-from heatproof.lazy import np
+from heatproof.lazy import np, torch
+from heatproof.pooling import pool
 from heatproof.pooling import poolings as known_poolings
 
 if TYPE_CHECKING:
@@ -58,11 +61,23 @@ def score_heatmaps(
             )
     if relevance.dtype not in (np.float32, np.float64):
         relevance = relevance.astype(np.float64)
-    cases, channels = relevance.shape[:2]
-    flat = np.ascontiguousarray(relevance).reshape(cases, channels, -1)
-    stacked = np.stack([np.ascontiguousarray(mask).reshape(cases, -1) for mask in masks.values()])
+    cases, positions = len(relevance), math.prod(relevance.shape[2:])
+    stacked = np.stack([np.ascontiguousarray(mask).reshape(cases, positions) for mask in masks.values()])
     shape = (len(chosen), len(stacked), cases)
     mass, rank, state = np.full(shape, np.nan), np.full(shape, np.nan), np.empty(shape, np.int8)
-    codes = np.array([kernels.CODES[name] for name in chosen], dtype=np.int64)
-    kernels.score(flat, stacked, codes, ranks, mass, rank, state)
+
+    def fill(places: list[int], signed: NDArray[Any], names: Sequence[str]) -> None:
+        """Score `signed` (B, C, *space) under the compiled poolings of these names, into these places."""
+        flat = np.ascontiguousarray(signed).reshape(cases, signed.shape[1], positions)
+        codes = np.array([kernels.CODES[name] for name in names], dtype=np.int64)
+        part = mass[places], rank[places], state[places]
+        kernels.score(flat, stacked, codes, ranks, *part)
+        mass[places], rank[places], state[places] = part
+
+    compiled = [place for place, name in enumerate(chosen) if name in kernels.CODES]
+    fill(compiled, relevance, [chosen[place] for place in compiled])
+    for place in sorted(set(range(len(chosen))) - set(compiled)):
+        own = relevance.astype(np.float64)  # a copy, which the function may change
+        pooled = pool(torch.as_tensor(own), chosen[place]).numpy()
+        fill([place], pooled[:, None], ["sum_pos"])  # of one channel that is not negative: itself
     return HeatmapScores(chosen, tuple(masks), mass, rank, state)

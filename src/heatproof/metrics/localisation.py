@@ -11,13 +11,17 @@ from heatproof.metrics.base import register_metric
 from heatproof.metrics.heatmap_scores import score_heatmaps
 
 
-@register_metric("mass_accuracy", title="Mass accuracy", needs=("mask",), paper="Arras et al. 2022")
+@register_metric(
+    "mass_accuracy", title="Mass accuracy", needs=("mask",), paper="Arras et al. 2022", uniform="mask_share"
+)
 def mass_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Share of the relevance that lies inside the mask: sum of H over the mask / sum of H."""
     return kernel_scores(heatmap, mask, ranks=False)
 
 
-@register_metric("rank_accuracy", title="Rank accuracy", needs=("mask",), paper="Arras et al. 2022")
+@register_metric(
+    "rank_accuracy", title="Rank accuracy", needs=("mask",), paper="Arras et al. 2022", uniform="mask_share"
+)
 def rank_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Share of the K most relevant positions that lie inside the mask, K = its size.
 
@@ -27,7 +31,9 @@ def rank_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return kernel_scores(heatmap, mask, ranks=True)
 
 
-@register_metric("pointing_game", title="Pointing game", needs=("mask",), paper="Zhang et al. 2018")
+@register_metric(
+    "pointing_game", title="Pointing game", needs=("mask",), paper="Zhang et al. 2018", uniform="mask_share"
+)
 def pointing_game(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Whether the most relevant position lies inside the mask; of several maxima, the share that does."""
     heatmap, mask = flat_pair(heatmap, mask)
@@ -36,7 +42,7 @@ def pointing_game(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return where_defined(score, heatmap, mask)
 
 
-@register_metric("focus", title="Focus", needs=("mask",), paper="Arias-Duart et al. 2022")
+@register_metric("focus", title="Focus", needs=("mask",), paper="Arias-Duart et al. 2022", uniform="half")
 def focus(relevance: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Share of the positive relevance that lies in the target class's tiles of a mosaic: mass accuracy of max(0, R).
 
@@ -45,7 +51,13 @@ def focus(relevance: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return mass_accuracy(relevance.clamp(min=0), mask)
 
 
-@register_metric("focus_best", title="Focus, best pooling", needs=("mask",), paper="Arias-Duart et al. 2022")
+@register_metric(
+    "focus_best",
+    title="Focus, best pooling",
+    needs=("mask", "all poolings"),
+    paper="Arias-Duart et al. 2022",
+    uniform="half",
+)
 def focus_best(scores: torch.Tensor) -> torch.Tensor:
     """Focus under the pooling that is best for the method, where `focus` takes the paper's.
 

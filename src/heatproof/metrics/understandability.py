@@ -45,7 +45,9 @@ def cut_windows(signals: NDArray[np.float64], starts: NDArray[np.int64], length:
     return np.take_along_axis(signals, starts[:, None] + np.arange(length), axis=1)
 
 
-@register_metric("roe_accuracy", title="ROE test", needs=("training cases",), paper="Sattarzadeh et al. 2021")
+@register_metric(
+    "roe_accuracy", title="ROE test", needs=("training cases",), paper="Sattarzadeh et al. 2021", uniform="window"
+)
 def roe_accuracy(
     train: NDArray[Any], train_labels: NDArray[Any], test: NDArray[Any], test_labels: NDArray[Any]
 ) -> NDArray[np.float64]:

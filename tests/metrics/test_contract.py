@@ -1,0 +1,181 @@
+"""What every metric promises, for all that are registered: a new one is tested the day it is added.
+
+References: the metric itself on one case at a time, on exact copies in another precision, on scaled maps; and theory
+where the score is known. `tests/test_testing.py` shows for each promise a metric that breaks it and is caught.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heatproof.cases import Batch
+from heatproof.metrics import Metric, metrics, score_with
+from heatproof.metrics.scoring import call_metric, values_problem
+from heatproof.testing import check_metric
+
+GENERIC = {name: metric for name, metric in metrics.items() if metric.generic}
+MASKED = [name for name, metric in GENERIC.items() if "mask" in metric.needs]
+LOCATING = [name for name, metric in GENERIC.items() if metric.uniform in ("mask_share", "half")]
+SPACES = [(9,), (1,), (5, 6), (1, 7), (3, 4, 2)]
+CASES = 6
+
+every_metric = pytest.mark.parametrize("name", GENERIC)
+every_masked_metric = pytest.mark.parametrize("name", MASKED)
+every_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: "x".join(map(str, space)))
+every_dtype = pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+
+
+class Scores(nn.Module):
+    """Two classes for inputs of any shape."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        total = inputs.flatten(1).sum(1)
+        return torch.stack([total, -total], 1)
+
+
+def make(cases: int, space: tuple[int, ...], tied: bool = False) -> tuple[Tensor, Batch]:
+    """Heatmaps in sixty-fourths, which every precision holds, and cases with a mask that is neither empty nor full."""
+    generator = torch.Generator().manual_seed(cases + len(space))
+    heatmap = (torch.rand(cases, *space, generator=generator, dtype=torch.float64) * (3 if tied else 640)).ceil() / 64
+    mask = torch.rand(cases, *space, generator=generator) < 0.4
+    mask.flatten(1)[:, 0] = True
+    if math.prod(space) > 1:
+        mask.flatten(1)[:, -1] = False
+    inputs = torch.randn(cases, 2, *space, generator=generator)
+    ids = tuple(f"case-{i}" for i in range(cases))
+    return heatmap, Batch(inputs, torch.zeros(cases, dtype=torch.int64), ids, masks={"truth": mask})
+
+
+def values(metric: Metric, heatmap: Tensor, batch: Batch) -> Tensor:
+    """The metric's values, which are seen to be scores."""
+    found = call_metric(metric, heatmap, batch.masks["truth"], Scores(), batch)
+    assert not values_problem(metric, found, batch.ids)
+    return found
+
+
+def with_mask(batch: Batch, mask: Tensor) -> Batch:
+    return Batch(batch.inputs, batch.target, batch.ids, masks={"truth": mask})
+
+
+def test_all_that_can_be_scored_is_tested() -> None:
+    assert {"mass_accuracy", "rank_accuracy", "pointing_game", "focus"} <= set(GENERIC)
+    assert set(metrics) - set(GENERIC) == {"drop", "increase", "roe_accuracy", "focus_best"}
+
+
+@pytest.mark.parametrize("name", metrics)
+def test_descriptions_are_whole(name: str) -> None:
+    metric = metrics[name]
+    assert metric.name == name
+    assert metric.title
+    assert metric.summary
+    assert metric.paper
+    assert metric.uniform
+    assert metric.range[0] < metric.range[1]
+
+
+@every_metric
+def test_keeps_what_authors_are_asked_to(name: str) -> None:
+    check_metric(name)
+
+
+@every_metric
+@every_space
+@pytest.mark.parametrize("tied", [False, True], ids=["free", "tied"])
+def test_every_case_alone_in_every_space(name: str, space: tuple[int, ...], tied: bool) -> None:
+    """Reference: batches of one, and the heatmaps as they were before."""
+    heatmap, batch = make(CASES, space, tied)
+    before = heatmap.clone()
+    found = values(GENERIC[name], heatmap, batch)
+    alone = [values(GENERIC[name], heatmap[i : i + 1], batch[i : i + 1]) for i in range(CASES)]
+    assert not found.isnan().any()
+    torch.testing.assert_close(found, torch.cat(alone), rtol=1e-12, atol=0)
+    assert torch.equal(heatmap, before)
+
+
+@every_metric
+@every_dtype
+@every_space
+def test_every_precision(name: str, dtype: torch.dtype, space: tuple[int, ...]) -> None:
+    """Reference: float64. The heatmaps are exact in all three, so the scores are the same bits."""
+    heatmap, batch = make(CASES, space)
+    assert torch.equal(heatmap.to(dtype).double(), heatmap)
+    found, expected = (values(GENERIC[name], maps, batch) for maps in (heatmap.to(dtype), heatmap))
+    assert found.dtype == torch.float64
+    assert torch.equal(found, expected)
+
+
+@every_metric
+@every_dtype
+@every_space
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
+def test_unusable_heatmaps_are_undefined(name: str, dtype: torch.dtype, space: tuple[int, ...], value: float) -> None:
+    """All zero, one NaN or one infinite value: NaN, and the other cases keep their scores."""
+    heatmap, batch = make(CASES, space)
+    expected = values(GENERIC[name], heatmap, batch)
+    heatmap[2].view(-1)[slice(None) if value == 0 else -1] = value
+    found = values(GENERIC[name], heatmap.to(dtype), batch)
+    assert found.isnan().tolist() == [i == 2 for i in range(CASES)]
+    assert torch.equal(found[found.isfinite()], expected[found.isfinite()])
+
+
+@every_masked_metric
+@every_space
+def test_empty_masks_are_undefined(name: str, space: tuple[int, ...]) -> None:
+    heatmap, batch = make(CASES, space)
+    expected = values(GENERIC[name], heatmap, batch)
+    mask = batch.masks["truth"].clone()
+    mask[4] = False
+    found = values(GENERIC[name], heatmap, with_mask(batch, mask))
+    assert found.isnan().tolist() == [i == 4 for i in range(CASES)]
+    assert torch.equal(found[found.isfinite()], expected[found.isfinite()])
+
+
+@pytest.mark.parametrize("name", LOCATING)
+@every_space
+def test_full_masks_hold_everything(name: str, space: tuple[int, ...]) -> None:
+    """Theory: where everything is right, every heatmap gets the most there is, whatever its ties."""
+    for tied in (False, True):
+        heatmap, batch = make(CASES, space, tied)
+        found = values(GENERIC[name], heatmap, with_mask(batch, torch.ones_like(batch.masks["truth"])))
+        assert found.tolist() == [GENERIC[name].range[1]] * CASES
+
+
+@pytest.mark.parametrize("name", [name for name, metric in GENERIC.items() if metric.uniform == "mask_share"])
+@every_space
+def test_a_uniform_map_gets_the_share_of_the_mask(name: str, space: tuple[int, ...]) -> None:
+    """Theory: what `uniform` says. Of equal values none is preferred."""
+    heatmap, batch = make(CASES, space)
+    share = batch.masks["truth"].double().flatten(1).mean(1)
+    torch.testing.assert_close(values(GENERIC[name], torch.full_like(heatmap, 0.3), batch), share)
+
+
+@every_metric
+@every_space
+@pytest.mark.parametrize("factor", [2.0**-40, 0.125, 2.0**40])
+def test_scale_does_not_matter(name: str, space: tuple[int, ...], factor: float) -> None:
+    """Powers of two, which change no bit but the exponent's: the same scores."""
+    for tied in (False, True):
+        heatmap, batch = make(CASES, space, tied)
+        found, expected = (values(GENERIC[name], maps, batch) for maps in (factor * heatmap, heatmap))
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+
+
+@every_metric
+@every_space
+def test_no_cases_give_no_values(name: str, space: tuple[int, ...]) -> None:
+    heatmap, batch = make(0, space)
+    assert values(GENERIC[name], heatmap, batch).shape == (0,)
+
+
+@every_metric
+@every_space
+def test_scored_through_the_registry(name: str, space: tuple[int, ...]) -> None:
+    """Reference: the function itself on the heatmap, which is what one positive channel is pooled to."""
+    heatmap, batch = make(CASES, space)
+    ((key, found),) = score_with(GENERIC[name], batch, heatmap[:, None], Scores(), ["sum_pos"]).items()
+    assert key == (name, "truth" if name in MASKED else "", "sum_pos")
+    assert torch.equal(found, values(GENERIC[name], heatmap, batch))
