@@ -9,18 +9,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heatproof.api import dry_run, explain, load_run, run, show
-    from heatproof.benchmarks.base import Benchmark, register_benchmark
+    from heatproof.api import Run, compare, dry_run, evaluate, explain, load_run, run, show
+    from heatproof.benchmarks.base import Benchmark, Opened, register_benchmark
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
-    from heatproof.evaluation import evaluate
     from heatproof.explainers.base import Explainer, SampledExplainer, ScoreExplainer, register_explainer
     from heatproof.explainers.spec import make_explainer
     from heatproof.metrics.base import register_metric
     from heatproof.pooling import pool
-    from heatproof.results.compare import compare
-    from heatproof.results.run import Run
     from heatproof.seeds import CaseRandom
+    from heatproof.story import Story
 
 __all__ = [
     "Batch",
@@ -28,9 +26,11 @@ __all__ = [
     "CaseRandom",
     "Explainer",
     "HeatproofError",
+    "Opened",
     "Run",
     "SampledExplainer",
     "ScoreExplainer",
+    "Story",
     "compare",
     "dry_run",
     "evaluate",
@@ -51,12 +51,14 @@ _HOMES = {
     "CaseRandom": "seeds",
     "Explainer": "explainers.base",
     "HeatproofError": "errors",
-    "Run": "results.run",
+    "Opened": "benchmarks.base",
+    "Run": "api",
     "SampledExplainer": "explainers.base",
     "ScoreExplainer": "explainers.base",
-    "compare": "results.compare",
+    "Story": "story",
+    "compare": "api",
     "dry_run": "api",
-    "evaluate": "evaluation",
+    "evaluate": "api",
     "explain": "api",
     "load_run": "api",
     "make_explainer": "explainers.spec",

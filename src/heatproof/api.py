@@ -1,4 +1,4 @@
-"""The public functions: run a benchmark, say what a run would cost, explain inputs, open a run."""
+"""The public functions: run a benchmark, say what a run would cost, explain inputs, score heatmaps, open a run."""
 
 from __future__ import annotations
 
@@ -7,25 +7,51 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from heatproof.benchmarks import Benchmark, benchmarks
-from heatproof.cases import Batch
+from heatproof.benchmarks.base import Opened
+from heatproof.benchmarks.clevr_xai import open_masks
+from heatproof.cases import Batch, Chunk
 from heatproof.engine.estimate import Estimate, estimate
-from heatproof.engine.local import run_units
-from heatproof.engine.plan import Unit, explained_quantity, for_quantities, make_plan
-from heatproof.engine.store import Store, default_folder
-from heatproof.engine.work import do_unit
+from heatproof.engine.manifest import options_of
+from heatproof.engine.plan import explained_quantity, for_quantities
+from heatproof.engine.run import run_source
+from heatproof.engine.sources import Explaining, Stored
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import Explainer, Quantity, quantity_of, untouched
 from heatproof.explainers.spec import make_explainer, make_explainers
+from heatproof.heatmap_files import open_heatmaps
 from heatproof.lazy import torch
+from heatproof.metrics.spec import MetricLike, load_metrics
 from heatproof.progress import Progress, silent
-from heatproof.results.finish import finish_run
-from heatproof.results.manifest import make_manifest
-from heatproof.results.run import Run
+from heatproof.results.compare import Comparison as ComparedResults
+from heatproof.results.compare import compare as compare_results
+from heatproof.results.run import Results
+from heatproof.results.tables import markdown
+from heatproof.run_folder import TABLE, RunFolder, default_folder
 from heatproof.seeds import CaseRandom
 from heatproof.workspace import write_whole
 
 AnyExplainer: TypeAlias = "str | Explainer | type[Explainer] | Callable[..., Any]"
 Target = Literal["probability", "logit", "log_probability", "both"]
+
+
+class Run(Results):
+    """The results of a run, and its page."""
+
+    def report(self) -> Path:
+        """Write the page again from the folder's files, and return its path."""
+        from heatproof.report.page import write_report
+
+        return write_report(self)
+
+
+class Comparison(ComparedResults):
+    """Runs side by side, and a page about them."""
+
+    def write(self, folder: Path | str) -> Path:
+        """Write compare.csv and compare.html into a folder, and return the page's path."""
+        from heatproof.report.compare import write_comparison
+
+        return write_comparison(self, folder)
 
 
 def explain(
@@ -43,14 +69,19 @@ def explain(
 
     `target` is a class per case, one class for all, or None for the class that the model predicts. `parameters` are
     those of the explainer; `quantity="probability"` explains the probability instead of the logit. `ground_truth` are
-    masks by name, for the oracle.
+    masks by name, for the oracle. A model that returns its logits among other things (first in a tuple, by the name
+    `logits`) is explained too.
     """
+    from heatproof.models.networks import name_of, require_module, returning_logits
+
     made = make_explainer(explainer, **parameters)
     inputs = torch.as_tensor(inputs)
+    module = require_module(name_of(model), model)
+    model = returning_logits(module, inputs[:1], *(tensor[:1] for tensor in context))
     if target is None:
         with torch.no_grad(), untouched(model):
             outputs = model(inputs, *context)
-        quantity_of(outputs, torch.zeros(len(inputs), dtype=torch.long), "logit")
+        quantity_of(outputs, torch.zeros(len(inputs), dtype=torch.long, device=outputs.device), "logit")
         target = outputs.argmax(1)
     classes = torch.as_tensor(target, device=inputs.device)
     batch = Batch(
@@ -60,13 +91,14 @@ def explain(
         context=tuple(context),
         masks=ground_truth or {},
     )
-    return made(model, batch, CaseRandom(seed, made.name or made.label))
+    return made(model, batch, CaseRandom.of(seed, made))
 
 
 def run(
     benchmark: str | Benchmark = "svea",
     *,
     explainers: str | Iterable[AnyExplainer] | None = None,
+    metrics: str | Sequence[MetricLike] | None = None,
     preset: str = "standard",
     out: Path | str | None = None,
     seed: int = 0,
@@ -79,23 +111,38 @@ def run(
 ) -> Run:
     """Run a benchmark and return its results: `run("svea", explainers=["rise", my_function])`.
 
-    `options` are those of the benchmark (for SVEA: limit, weights, model, model_seeds ...). `target` is what is
-    explained; by default what the benchmark explains (SVEA: probability and logit, CLEVR-XAI: logit). What the output
-    folder holds already is not computed again. An explainer that fails costs its own scores only: see
-    `Run.failures()`.
+    `options` are those of the benchmark (for SVEA: limit, weights, model, model_seeds ...). `metrics` are scored beside
+    the benchmark's own. `target` is what is explained; by default what the benchmark explains (SVEA: probability and
+    logit, CLEVR-XAI: logit). What the output folder holds already is not computed again. An explainer that fails costs
+    its own scores only: see `Run.failures()`.
     """
     require_whole("seed", seed, 0)
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
-    store = Store(Path(out) if out is not None else default_folder(made.name, preset))
-    store.check_writable()
-    made.prepare(progress)
-    store.open(make_manifest(made, chosen, seed), resume)
+    extra = [] if metrics is None else load_metrics(metrics)
+    folder = RunFolder(Path(out) if out is not None else default_folder(made.name, preset))
+    folder.check_writable()
+    source = Explaining(
+        made.open(seed, progress),
+        chosen,
+        seed=seed,
+        batch_size=batch_size or made.batch_size,
+        keep_all=keep_heatmaps,
+        extra=[metric for metric in extra if metric.name not in made.metrics],
+        usual=frozenset(explainer.label for explainer in make_explainers(made.default_explainers)),
+    )
+    run_source(
+        source, folder, name=made.name, seed=seed, options=options_of(made), resume=resume, progress=progress
+    )
+    return finished(folder)
 
-    def do(unit: Unit) -> None:
-        do_unit(made, unit, store, seed, batch_size or made.batch_size, keep_heatmaps)
 
-    run_units(store.missing(make_plan(made, chosen)), do, progress)
-    return finish_run(made, store, seed, progress)
+def finished(folder: RunFolder) -> Run:
+    """The results of a run that has come to its end, once table and page for people are written."""
+    done = Run(folder.folder)
+    text = markdown(done)
+    write_whole(folder.path(TABLE), lambda path: path.write_text(text, encoding="utf-8"))
+    done.report()
+    return done
 
 
 def dry_run(
@@ -103,6 +150,7 @@ def dry_run(
     *,
     explainers: str | Iterable[AnyExplainer] | None = None,
     preset: str = "standard",
+    seed: int = 0,
     target: Target | None = None,
     batch_size: int | None = None,
     progress: Progress = silent,
@@ -110,8 +158,8 @@ def dry_run(
 ) -> list[Estimate]:
     """What `run` with the same arguments would cost, explainer by explainer. Explains nothing and writes nothing."""
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
-    made.rehearse(progress)
-    return estimate(made, make_plan(made, chosen), batch_size or made.batch_size)
+    opened = made.rehearse(seed, progress)
+    return estimate(Explaining(opened, chosen, seed=seed, batch_size=batch_size or made.batch_size))
 
 
 def show(
@@ -130,33 +178,80 @@ def show(
     from heatproof.report.gallery import Case, gallery
 
     made, chosen = prepare_run(benchmark, explainers, preset, target, 1, options)
-    made.prepare(progress)
-    one, model = find_case(made, case)
+    opened = made.open(seed, progress)
+    one, chunk = find_case(opened, made.name, case)
+    source = Explaining(opened, chosen, seed=seed)
     heatmaps = {}
     for place, explainer in enumerate(chosen):
         progress("explaining", place, len(chosen))
-        relevance = explainer(model, one, CaseRandom(seed, explainer.name or explainer.label))
+        relevance = source.relevance(explainer, opened.form(chunk.model, explainer), one)
         quantity = explained_quantity(explainer) if target == "both" else ""
         heatmaps[explainer.label + f", {quantity}" * bool(quantity)] = relevance[0].cpu().numpy()
     progress("explaining", len(chosen), len(chosen))
     truth = next((mask[0].cpu().numpy() for mask in one.masks.values()), None)
-    about = f": {title}" if (title := made.case_title(case)) else f", class {int(one.target)} explained"
-    drawn = gallery(Case(f"{made.name} {case}{about}", made.as_pictures(one.inputs)[0].cpu().numpy(), truth), heatmaps)
+    about = opened.about(one)
+    title = f"{made.name} {case}" + (f": {about}" if about else f", class {int(one.target)} explained")
+    drawn = gallery(Case(title, opened.as_pictures(one.inputs)[0].cpu().numpy(), truth), heatmaps)
     path = Path(out)
     write_whole(path, lambda temporary: temporary.write_text(drawn, encoding="utf-8"))
     return path
 
 
-def find_case(benchmark: Benchmark, case: str) -> tuple[Batch, torch.nn.Module]:
-    """The batch of one case, and the model that it is explained on."""
+def find_case(opened: Opened, name: str, case: str) -> tuple[Batch, Chunk]:
+    """The batch of one case of benchmark `name`, and the chunk that it is in."""
     first: list[str] = []
-    for chunk in benchmark.chunks_with([case]) or benchmark.chunks()[:1]:
-        batch = benchmark.load(chunk)
+    for chunk in opened.chunks_with([case]) or opened.chunks()[:1]:
+        batch = opened.load(chunk)
         if case in batch.ids:
             place = batch.ids.index(case)
-            return batch[place : place + 1], benchmark.model_for(chunk)
+            return batch[place : place + 1], chunk
         first += batch.ids[:1]
-    raise HeatproofError(f"{benchmark.name} has no case {case!r}; its cases are called like {', '.join(first[:3])}.")
+    raise HeatproofError(f"{name} has no case {case!r}; its cases are called like {', '.join(first[:3])}.")
+
+
+def evaluate(
+    heatmaps: Path | str,
+    *,
+    dataset: Path | str,
+    questions: str = "simple",
+    poolings: Sequence[str] | None = None,
+    predictions: Path | str | None = None,
+    name: str | None = None,
+    out: Path | str | None = None,
+    resume: bool = True,
+    progress: Progress = silent,
+) -> Run:
+    """Score heatmaps made elsewhere: `evaluate("maps", dataset="data", predictions="answers.json")`.
+
+    `name` is what the tables call them (by default their file's name). What the output folder holds already is not
+    computed again.
+    """
+    path = Path(heatmaps)
+    answers = None if predictions is None else Path(predictions)
+    stored = open_heatmaps(path)
+    folder = RunFolder(Path(out) if out is not None else Path("runs") / f"evaluate-{path.stem}")
+    folder.check_writable()
+    opened = open_masks(stored, Path(dataset), questions, poolings, answers, progress)
+    run_source(
+        Stored(opened, stored, name or path.stem),
+        folder,
+        name="clevr-xai",
+        options={"heatmaps": str(path), "dataset": str(dataset), "questions": questions},
+        resume=resume,
+        progress=progress,
+    )
+    return finished(folder)
+
+
+def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:
+    """Put runs of one benchmark side by side: `compare(["runs/a", "runs/b"]).table`; see `Comparison.write`.
+
+    The difference of a run to the first is that of the same explainer, case by case, with a 95 % interval from
+    resampling cases; of a case explained on several models it takes the mean. Runs of a single explainer each are
+    compared whatever its name. Where the cases are not the same, there are means but no differences.
+    """
+    found = compare_results(runs, seed=seed, progress=progress)
+    return Comparison(found.runs, found.table, found.notes)
 
 
 def load_run(folder: Path | str) -> Run:

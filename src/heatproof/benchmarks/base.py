@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import pl, torch
-from heatproof.metrics import metrics
+from heatproof.metrics import Metric, metrics
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
 from heatproof.registry import Registry
@@ -160,6 +160,10 @@ class Opened(OpenedCases):
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         """Score rows: one per case, metric and variant (`score_rows` makes them)."""
 
+    def about(self, case: Batch) -> str:  # noqa: ARG002
+        """What to write over a drawing of one case; empty for nothing."""
+        return ""
+
     def as_pictures(self, inputs: torch.Tensor) -> torch.Tensor:
         """Inputs as people look at them: signals as they are, pictures between 0 and 1."""
         return inputs
@@ -218,9 +222,9 @@ def score_rows(
     return pl.concat(frames)
 
 
-def metric_words(names: Iterable[str]) -> tuple[MetricWords, ...]:
-    """What tables need to know of registered metrics."""
-    found = (metrics[name] for name in names)
+def metric_words(wanted: Iterable[str | Metric]) -> tuple[MetricWords, ...]:
+    """What tables need to know of metrics, by name or as they are."""
+    found = (metrics[metric] if isinstance(metric, str) else metric for metric in wanted)
     return tuple(MetricWords(m.name, m.title, m.summary, m.higher_is_better, m.range, m.paper) for m in found)
 
 

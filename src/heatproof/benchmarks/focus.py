@@ -37,6 +37,7 @@ from heatproof.models.classifiers import (
     output_numbers,
     read_labels,
     with_channels_last,
+    with_logits,
     with_options,
 )
 from heatproof.models.versions import Randomise, Versions
@@ -174,6 +175,7 @@ class Focus(Benchmark, MosaicSettings):
         classifier = with_options(load_classifier(self.model, weights, self.trust), self.mean, self.std, labels)
         side, fit = self.shape(classifier)
         sample = classifier.inputs(np.stack([assemble(mosaic, side, fit) for mosaic in drawn[:2]]))
+        classifier = with_logits(classifier, sample)
         outputs = output_numbers(classifier, classes, sample)
         classifier = with_channels_last(classifier, sample)
         versions = Versions(classifier.name, classifier.module, self.randomise, self.draws, seed)
@@ -341,6 +343,9 @@ class OpenedFocus(Opened):
                 f" {', '.join(dict.fromkeys(best))}.",
             ]
         )
+
+    def about(self, case: Batch) -> str:
+        return str(case.facts["target_class"][0])
 
     def as_pictures(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.seen.classifier.pictures(inputs)

@@ -111,7 +111,7 @@ class Explaining(Source):
         if not self.extra:
             return told
         columns = told.columns and tuple(Column(m.name, *self.first_of(m)) for m in self.extra)
-        words = metric_words(metric.name for metric in self.extra if metric.name not in told.metric)
+        words = metric_words(metric for metric in self.extra if metric.name not in told.metric)
         return replace(told, metrics=(*told.metrics, *words), columns=(*told.columns, *columns))
 
     def first_of(self, metric: Metric) -> tuple[str, str]:

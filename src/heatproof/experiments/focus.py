@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from heatproof.api import run
-from heatproof.benchmarks.focus import under_paper_pooling
+from heatproof.api import Run, run
 from heatproof.experiments.figures import box_plot, histograms
 from heatproof.lazy import pl
 from heatproof.models.versions import EVERYTHING, without_draw
 from heatproof.mosaics.mosaics import LAYOUTS
+from heatproof.mosaics.published import under_paper_pooling
 from heatproof.progress import Progress, bars
-from heatproof.results.run import Run
 from heatproof.workspace import write_whole
 
 
@@ -51,7 +50,6 @@ def one_run(folder: Path, explainer: str, seed: int, progress: Progress, **optio
         seed=seed,
         target="logit",
         progress=progress,
-        mosaic_seed=seed,
         **options,
     )
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from heatproof.benchmarks.focus import under_paper_pooling
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
+from heatproof.mosaics.published import under_paper_pooling
 from heatproof.progress import Progress, silent
-from heatproof.results.run import Run
+from heatproof.results.run import Results
 from heatproof.results.statistics import bootstrap_means, interval
 
 BELOW, LEVEL = 0.5, 0.05
@@ -28,7 +28,7 @@ LEAST = 5
 MEASURED = ("focus", "other_part", "remaining_part", "share")
 
 
-def chosen_explainer(run: Run, explainer: str) -> dict[str, Any]:
+def chosen_explainer(run: Results, explainer: str) -> dict[str, Any]:
     """The entry of run.json for an explainer, by name, by label (`lrp:composite=focus`) or by folder."""
     if run.manifest["configuration"]["benchmark"] != "focus":
         raise HeatproofError(f"{run.folder} is a run of {run.manifest['configuration']['benchmark']}, not of focus.")
@@ -44,10 +44,10 @@ def chosen_explainer(run: Run, explainer: str) -> dict[str, Any]:
     raise HeatproofError(f"{run.folder} has no scores of {explainer}; it has: {labels}.")
 
 
-def tile_shares(run: Run, entry: dict[str, Any]) -> pl.DataFrame:
+def tile_shares(run: Results, entry: dict[str, Any]) -> pl.DataFrame:
     """A row per mosaic of one explainer on the run's first model: facts, and the share of relevance of each tile."""
     run.leaderboard()  # an error where the run was interrupted: some pairs would lack mosaics
-    parts = run.store.scores([entry["folder"]])
+    parts = run.files.scores([entry["folder"]])
     if not parts.paths:
         raise HeatproofError(
             f"{run.folder} has no scores of {entry['explainer']} yet: it failed or was interrupted. Run it again."
@@ -57,9 +57,9 @@ def tile_shares(run: Run, entry: dict[str, Any]) -> pl.DataFrame:
     return under_paper_pooling(scores).pivot(on="metric", index=["case", "target_class", *facts], values="value")
 
 
-def first_model(run: Run) -> str:
+def first_model(run: Results) -> str:
     """The classifier itself, where its randomised versions were explained too."""
-    return str(next(iter(run.manifest["configuration"]["predictions"])))
+    return str(next(iter(run.manifest["models"])))
 
 
 def pair_rows(shares: pl.DataFrame) -> pl.DataFrame:

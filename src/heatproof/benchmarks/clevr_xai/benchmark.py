@@ -290,6 +290,9 @@ class OpenedClevrXai(Opened):
         masks = {kind: mask.numpy() for kind, mask in batch.masks.items()}
         return rows.score_table(batch.ids, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings)
 
+    def about(self, case: Batch) -> str:
+        return f"{case.facts['question'][0]} {case.facts['answer'][0]}"
+
     def subsets(self) -> Mapping[str, pl.Expr]:
         return rows.parts_of_questions(self.question_set, probabilities=True)
 

@@ -9,6 +9,7 @@ from heatproof.benchmarks.references import read_reference
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question
 from heatproof.clevr.ground_truth import KINDS
+from heatproof.clevr.question_types import ATTRIBUTES, TYPES, attribute, question_type
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
@@ -22,25 +23,7 @@ SHOWN_POOLINGS = {"mass_accuracy": "pos_l2_norm_sq", "rank_accuracy": "max_norm"
 """What the tables show first; the first is the reading of the poster that fits it best."""
 CONFIDENT, LARGE = 0.99999, 1000
 """The poster's two parts of the questions: predicted probability and pixels of the mask above these."""
-ATTRIBUTES = ("color", "material", "shape", "size")
 OBJECTS = range(3, 11)
-
-
-def question_type(question: Question) -> str:
-    """What is asked for: count, exist, query, equal (an attribute of two objects) or compare (two numbers)."""
-    last = str(question.program[-1].get("type", "")) if question.program else ""
-    if last.startswith("query_"):
-        return "query"
-    if last in ("equal_integer", "less_than", "greater_than"):
-        return "compare"
-    return "equal" if last.startswith("equal_") else last
-
-
-def attribute(question: Question) -> str:
-    """The attribute that a query or a comparison of attributes is about; empty for other questions."""
-    last = str(question.program[-1].get("type", "")) if question.program else ""
-    word = last.rpartition("_")[2]
-    return word if word in ATTRIBUTES else ""
 
 
 def question_facts(questions: Sequence[Question]) -> dict[str, list[Any]]:
@@ -48,8 +31,8 @@ def question_facts(questions: Sequence[Question]) -> dict[str, list[Any]]:
     return {
         "question_index": [question.index for question in questions],
         "question": [question.text for question in questions],
-        "question_type": [question_type(question) for question in questions],
-        "attribute": [attribute(question) for question in questions],
+        "question_type": [question_type(question.program) for question in questions],
+        "attribute": [attribute(question.program) for question in questions],
         "answer": [in_words(question.answer) for question in questions],
         "objects": [len(question.scene["objects"]) if question.scene else 0 for question in questions],
     }
@@ -62,15 +45,12 @@ def ground_truths(dataset: Dataset, name: str, size: tuple[int, int]) -> list[st
     found = []
     for kind in KINDS[name]:
         try:
-            masks = dataset.masks(name, kind)
+            dataset.masks(name, kind)
         except HeatproofError:
             if kind == next(iter(KINDS[name])):
                 raise
             continue  # CLEVR-XAI may be downloaded without some of its kinds
-        there = np.flatnonzero(masks.available)
-        if not len(there):
-            raise HeatproofError(f"no {name} question of {dataset.folder} has a {kind} mask.")
-        shape = masks.batch([int(masks.question_index[there[0]])]).shape[1:]
+        shape = dataset.mask_size(name, kind)
         if shape != size:
             raise HeatproofError(
                 f"the {kind} masks of {dataset.folder} are {shape[1]}x{shape[0]}, the heatmaps {size[1]}x{size[0]}."
@@ -124,9 +104,7 @@ def parts_of_questions(name: str, probabilities: bool) -> dict[str, pl.Expr]:
         parts[f"probability>{CONFIDENT}"] = pl.col("probability") > CONFIDENT
     parts[f"mask>{LARGE}"] = pl.col("mask_size") > LARGE
     if name == "complex":
-        parts |= {
-            f"type:{kind}": pl.col("question_type") == kind for kind in ("count", "exist", "query", "equal", "compare")
-        }
+        parts |= {f"type:{kind}": pl.col("question_type") == kind for kind in TYPES}
     parts |= {f"attribute:{word}": pl.col("attribute") == word for word in ATTRIBUTES}
     parts |= {f"objects:{count}": pl.col("objects") == count for count in OBJECTS}
     return parts
