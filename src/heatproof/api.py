@@ -130,9 +130,7 @@ def run(
         extra=[metric for metric in extra if metric.name not in made.metrics],
         usual=frozenset(explainer.label for explainer in make_explainers(made.default_explainers)),
     )
-    run_source(
-        source, folder, name=made.name, seed=seed, options=options_of(made), resume=resume, progress=progress
-    )
+    run_source(source, folder, name=made.name, seed=seed, options=options_of(made), resume=resume, progress=progress)
     return finished(folder)
 
 

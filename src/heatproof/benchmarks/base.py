@@ -126,7 +126,7 @@ class OpenedCases(ABC):
         """Parts of the cases that get lines of their own, each a condition on the score rows."""
         return {}
 
-    def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:  # noqa: ARG002
+    def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
         """Notes and marks, from the remembered rows and the leaderboard."""
         return Ending()
 
@@ -139,7 +139,7 @@ class OpenedCases(ABC):
 class Opened(OpenedCases):
     """What `open` found: cases, the models that they are explained on, and how relevance is scored."""
 
-    def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:  # noqa: ARG002
+    def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
         """The chunks of the first model to look for these cases in; all of them, unless a benchmark knows better."""
         first = next(iter(self.models))
         return [chunk for chunk in self.chunks() if chunk.model == first]
@@ -152,7 +152,7 @@ class Opened(OpenedCases):
     def model(self, name: str) -> torch.nn.Module:
         """The model that the chunks of this name are explained on."""
 
-    def form(self, name: str, explainer: Explainer) -> torch.nn.Module:  # noqa: ARG002
+    def form(self, name: str, explainer: Explainer) -> torch.nn.Module:
         """The same model in the form that suits this explainer best."""
         return self.model(name)
 
@@ -160,7 +160,7 @@ class Opened(OpenedCases):
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         """Score rows: one per case, metric and variant (`score_rows` makes them)."""
 
-    def about(self, case: Batch) -> str:  # noqa: ARG002
+    def about(self, case: Batch) -> str:
         """What to write over a drawing of one case; empty for nothing."""
         return ""
 

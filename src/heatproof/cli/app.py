@@ -22,11 +22,11 @@ app.add_typer(catalogue.app, name="list")
 app.add_typer(train.app, name="train")
 app.add_typer(clevr.app, name="clevr")
 app.add_typer(focus.app, name="focus")
+app.add_typer(show.app, name="show")
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.command("fetch")(fetch.fetch)
-app.command("show")(show.show)
 
 
 def show_version(wanted: bool) -> None:

@@ -29,10 +29,9 @@ def compare(
     """
     from rich.console import Console
 
+    from heatproof.api import compare as put_side_by_side
     from heatproof.progress import bars
-    from heatproof.report.compare import terminal
-    from heatproof.results.compare import TABLE
-    from heatproof.results.compare import compare as put_side_by_side
+    from heatproof.report.compare import TABLE, terminal
 
     with bars() as progress:
         found = put_side_by_side(runs, progress=progress)

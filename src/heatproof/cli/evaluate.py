@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli.run import Questions, Resume
+from heatproof.benchmarks.clevr_xai.benchmark import QuestionSet
+from heatproof.cli.run import Resume
 
 
 def evaluate(
@@ -16,7 +17,7 @@ def evaluate(
         typer.Argument(help="Folder of QUESTION_INDEX.npy, a .npz, or a .zarr or .h5 group.", metavar="HEATMAPS"),
     ],
     dataset: Annotated[Path, typer.Option(help="Folder of the data set with questions and masks.")],
-    questions: Annotated[Questions, typer.Option(metavar="SET", help="simple or complex.")] = Questions.simple,
+    questions: Annotated[QuestionSet, typer.Option(metavar="simple|complex", help="Which questions.")] = "simple",
     pooling: Annotated[str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten.")] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Answers as JSON; only heatmaps of right ones are scored.")
@@ -33,15 +34,15 @@ def evaluate(
 
     heatproof evaluate maps.npz --dataset data --questions complex --pooling l2_norm_sq,max_norm
     """
+    from heatproof.api import evaluate as score
     from heatproof.cli.run import show_run
-    from heatproof.evaluation import evaluate as score
     from heatproof.progress import bars
 
     with bars() as progress:
         run = score(
             heatmaps,
             dataset=dataset,
-            questions=questions.value,
+            questions=questions,
             poolings=None if pooling is None else [word.strip() for word in pooling.split(",") if word.strip()],
             predictions=predictions,
             name=name,
@@ -49,6 +50,6 @@ def evaluate(
             resume=resume,
             progress=progress,
         )
-    for note in run.manifest["notes"]:
+    for note in run.story.notes:
         typer.echo(note)
     show_run(run)

@@ -7,35 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
+from heatproof.benchmarks.focus import Focus
+from heatproof.cli.benchmark_options import with_options
+from heatproof.cli.run import Seed
+
 app = typer.Typer(help="Focus: mosaics, layouts, randomised models, and the bias finder.", no_args_is_help=True)
 
-# Options that several commands have, `heatproof run focus` among them.
-Images = Annotated[
-    Path | None, typer.Option(help="A folder per class, or a CSV (filename, label, subset). Default: those shipped.")
-]
-Subset = Annotated[str | None, typer.Option(help="Subset of the CSV. Default: all but train.")]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, my_net.py:factory, or a"
-        " TorchScript (.pt) or torch.export (.pt2) file. Default: the classifier that ships."
-    ),
-]
-Weights = Annotated[Path | None, typer.Option(help="Weights (.npz, .pt) of the model.")]
-Labels = Annotated[Path | None, typer.Option(help="What the outputs mean: a CSV with label, index.")]
-Mean = Annotated[str | None, typer.Option(help="Preprocessing: mean, such as 0.485,0.456,0.406.")]
-Std = Annotated[str | None, typer.Option(help="Preprocessing: standard deviation.")]
-Tile = Annotated[int | None, typer.Option(help="Side of a tile in pixels. Default: the model's, or 224.")]
-FitOption = Annotated[
-    str | None, typer.Option("--fit", help="How a picture becomes a tile: crop (original) or squash.")
-]
-Repeats = Annotated[bool, typer.Option("--repeats", help="Allow a picture twice in a mosaic, as the original does.")]
-Grid = Annotated[int, typer.Option(help="Tiles along a side of a mosaic.")]
-Targets = Annotated[int, typer.Option(help="Tiles of the target class.")]
-PerClass = Annotated[int, typer.Option(help="Mosaics of each target class.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random draws.")]
-Method = Annotated[str, typer.Option(help="The explainer.")]
-Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+Method = Annotated[str, typer.Option(metavar="NAME", help="The explainer.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")]
+OF_THE_MODEL = ("model", "trust", "weights", "labels", "mean", "std", "randomise", "draws", "paper_row", "mosaics")
+"""Options of the benchmark that mosaics alone do not have."""
 
 
 @app.command()
@@ -67,61 +48,25 @@ def objects(
     typer.echo(f"{out}: {per_class} pictures of each of {len(made)} classes")
 
 
-@app.command()
-def mosaics(
-    images: Images = None,
-    subset: Subset = None,
-    per_class: PerClass = 40,
-    grid: Grid = 2,
-    targets: Targets = 2,
-    tile: Tile = None,
-    fit: FitOption = None,
-    repeats: Repeats = False,
-    seed: Seed = 0,
-    out: Out = Path("mosaics"),
-) -> None:
+def mosaics(options: dict[str, Any], seed: Seed = 0, out: Out = Path("mosaics")) -> None:
     """Mosaics as PNG files with a CSV in the original's columns, for `heatproof run focus --mosaics`.
 
     Example: heatproof focus mosaics --images photos --per-class 100 --out mosaics
     """
-    from heatproof.benchmarks.focus import Focus
     from heatproof.mosaics.mosaics import check_files, write_mosaics
     from heatproof.progress import bars
 
-    options = given(images=images, subset=subset, tile=tile, fit=fit)
-    # The model plays no part, but pictures are not taken without one.
-    drawn = Focus(
-        **options,
-        model=None,
-        mosaics_per_class=per_class,
-        grid=grid,
-        targets=targets,
-        repeats=repeats,
-        mosaic_seed=seed,
-    )
-    found = drawn.draw()
+    recipe = Focus(**options, model=None)  # which plays no part here
+    found, _ = recipe.draw(seed)
+    side, fit = recipe.shape()
     with bars() as progress:
-        check_files(found, drawn.side, drawn.fitted, progress)
-        path = write_mosaics(found, out, drawn.side, drawn.fitted, progress)
+        check_files(found, side, fit, progress)
+        path = write_mosaics(found, out, side, fit, progress)
     typer.echo(f"{path}: {len(found)} mosaics")
 
 
-@app.command()
 def layout(
-    images: Images = None,
-    subset: Subset = None,
-    model: Model = None,
-    weights: Weights = None,
-    labels: Labels = None,
-    mean: Mean = None,
-    std: Std = None,
-    tile: Tile = None,
-    fit: FitOption = None,
-    explainer: Method = "grad_cam",
-    per_class: PerClass = 40,
-    only: Annotated[str | None, typer.Option(help="This target class alone (the paper: cat).")] = None,
-    seed: Seed = 0,
-    out: Out = Path("runs/focus-layout"),
+    options: dict[str, Any], explainer: Method = "grad_cam", seed: Seed = 0, out: Out = Path("runs/focus-layout")
 ) -> None:
     """Focus with the targets in each of the six places, and at random: CSV and box plots.
 
@@ -129,26 +74,11 @@ def layout(
     """
     from heatproof.experiments.focus import layouts
 
-    options = classifier_options(images, subset, model, weights, labels, mean, std, tile, fit) | given(only=only)
-    finish(out, "layout", layouts(out, explainer, seed, mosaics_per_class=per_class, **options), ["layout"])
+    finish(out, "layout", layouts(out, explainer, seed, **options), ["layout"])
 
 
-@app.command()
 def randomise(
-    images: Images = None,
-    subset: Subset = None,
-    model: Model = None,
-    weights: Weights = None,
-    labels: Labels = None,
-    mean: Mean = None,
-    std: Std = None,
-    tile: Tile = None,
-    fit: FitOption = None,
-    explainer: Method = "grad_cam",
-    per_class: PerClass = 40,
-    draws: Annotated[int, typer.Option(help="Times that random weights are drawn.")] = 3,
-    seed: Seed = 0,
-    out: Out = Path("runs/focus-randomise"),
+    options: dict[str, Any], explainer: Method = "grad_cam", seed: Seed = 0, out: Out = Path("runs/focus-randomise")
 ) -> None:
     """Focus of the trained model, of a random one, and with layers randomised from the top: CSV and figures.
 
@@ -156,9 +86,13 @@ def randomise(
     """
     from heatproof.experiments.focus import randomisation
 
-    options = classifier_options(images, subset, model, weights, labels, mean, std, tile, fit) | {"draws": draws}
-    groups = randomisation(out, explainer, seed, mosaics_per_class=per_class, **options)
+    groups = randomisation(out, explainer, seed, **({"draws": 3} | options))
     finish(out, "randomise", groups, ["randomise", "histogram"])
+
+
+app.command()(with_options(mosaics, Focus, OF_THE_MODEL))
+app.command()(with_options(layout, Focus, ("layout", "randomise", "draws", "paper_row", "mosaics")))
+app.command()(with_options(randomise, Focus, ("layout", "randomise", "paper_row", "mosaics")))
 
 
 @app.command()
@@ -174,7 +108,7 @@ def bias(
     """
     from heatproof.experiments.bias import write_bias
     from heatproof.progress import bars
-    from heatproof.report.page import REPORT
+    from heatproof.run_folder import REPORT
 
     with bars() as progress:
         table, place, missing, follows_class = write_bias(run, explainer, below, level, progress)
@@ -221,45 +155,6 @@ def planted_bias(
     for line in (*map(row_line, rows), *rates(rows)):
         typer.echo(line)
     typer.echo(f"table  {out / 'planted-bias.csv'}")
-
-
-def classifier_options(
-    images: Path | None,
-    subset: str | None,
-    model: str | None,
-    weights: Path | None,
-    labels: Path | None,
-    mean: str | None,
-    std: str | None,
-    tile: int | None,
-    fit: str | None,
-) -> dict[str, Any]:
-    """Those of the options that were given, as the benchmark takes them."""
-    return given(
-        images=images,
-        subset=subset,
-        model=model,
-        weights=weights,
-        labels=labels,
-        mean=numbers("mean", mean),
-        std=numbers("std", std),
-        tile=tile,
-        fit=fit,
-    )
-
-
-def given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def numbers(name: str, text: str | None) -> list[float] | None:
-    """Numbers from words with commas between."""
-    from heatproof.errors import HeatproofError
-
-    try:
-        return None if text is None else [float(word) for word in text.split(",")]
-    except ValueError as problem:
-        raise HeatproofError(f"--{name} must be numbers with commas between, got {text!r}.") from problem
 
 
 def finish(folder: Path, name: str, groups: dict[str, list[float]], figures: list[str]) -> None:

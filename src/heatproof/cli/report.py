@@ -10,6 +10,10 @@ import typer
 
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")],
+    paper_elsewhere: Annotated[
+        bool,
+        typer.Option("--paper-elsewhere", help="Print the paper's numbers for another network or other data too."),
+    ] = False,
 ) -> None:
     """Print a run's table and write its page again.
 
@@ -20,4 +24,4 @@ def report(
 
     loaded = load_run(run)
     loaded.report()
-    show_run(loaded)
+    show_run(loaded, paper_elsewhere)

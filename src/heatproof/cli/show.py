@@ -1,34 +1,47 @@
-"""`heatproof show ...`"""
+"""`heatproof show ...`: a command for each benchmark."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from heatproof.cli.run import Target
+from heatproof.benchmarks import Benchmark, benchmarks
+from heatproof.cli.benchmark_options import with_options
+from heatproof.cli.run import Explainers, Seed, Target, TargetOption
+
+app = typer.Typer(help="Draw one case of a benchmark under many explainers.", no_args_is_help=True)
 
 
-def show(
-    benchmark: Annotated[
-        str, typer.Argument(help="The benchmark whose case is shown: svea, focus, clevr-xai.", metavar="BENCHMARK")
-    ],
-    case: Annotated[str, typer.Option(help="The case by its name, such as test-0007.")],
-    explainers: Annotated[
-        str | None, typer.Option(metavar="LIST", help="As in `heatproof run`. Default: the benchmark's own.")
-    ] = None,
-    target: Annotated[Target, typer.Option(metavar="NAME", help="What is explained.")] = Target.logit,
-    out: Annotated[Path, typer.Option(help="The picture to write, an SVG file.")] = Path("case.svg"),
-    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
-) -> None:
-    """Draw one case under many explainers.
+def add_command(name: str, benchmark: type[Benchmark]) -> None:
+    def command(
+        options: dict[str, Any],
+        case: Annotated[str, typer.Option(help="The case by its name, such as test-0007; an unknown one names some.")],
+        explainers: Explainers = None,
+        target: TargetOption = Target.logit,
+        out: Annotated[Path, typer.Option(metavar="FILE", help="The picture to write, an SVG file.")] = Path(
+            "case.svg"
+        ),
+        seed: Seed = 0,
+    ) -> None:
+        from heatproof.api import show as draw
+        from heatproof.progress import bars
 
-    Example: heatproof show svea --case test-0007 --explainers gradient,grad_cam,lrp,rise --out case.svg
-    """
-    from heatproof.api import show as draw
-    from heatproof.progress import bars
+        explained = (target or Target.logit).value
+        with bars() as progress:
+            path = draw(
+                name, case, explainers=explainers, target=explained, out=out, seed=seed, progress=progress, **options
+            )
+        typer.echo(f"picture: {path}")
 
-    with bars() as progress:
-        path = draw(benchmark, case, explainers=explainers, target=target.value, out=out, seed=seed, progress=progress)
-    typer.echo(f"picture: {path}")
+    shown = with_options(command, benchmark)
+    shown.__doc__ = (
+        f"Draw one case of {name} under many explainers.\n\n"
+        f"Example: heatproof show {name} --case CASE --explainers gradient,grad_cam,lrp,rise --out case.svg"
+    )
+    app.command(name)(shown)
+
+
+for each, cls in benchmarks.items():
+    add_command(each, cls)

@@ -79,6 +79,8 @@ def by_label(reference: Reference, published: Mapping[str, str]) -> pl.DataFrame
     if reference.is_about_this:
         return found.with_columns(reference_elsewhere=pl.lit(None, dtype=pl.Float64))
     given = [name for name in ("reference_std", "reference_median") if name in found.columns]
-    return found.rename({"reference": "reference_elsewhere"}).drop(given).with_columns(
-        reference=pl.lit(None, dtype=pl.Float64)
+    return (
+        found.rename({"reference": "reference_elsewhere"})
+        .drop(given)
+        .with_columns(reference=pl.lit(None, dtype=pl.Float64))
     )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
@@ -19,19 +19,8 @@ QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 LooksAt = Literal["values", "relus", "layers"]
 
 explainers: Registry[type[Explainer]] = Registry("explainer")
-
-E = TypeVar("E", bound="type[Explainer]")
-
-
-def register_explainer(name: str) -> Callable[[E], E]:
-    """Class decorator: the explainer is known as `name` on the command line, in files and in Python."""
-
-    def file_under_name(cls: E) -> E:
-        cls.name = name
-        explainers.register(name)(cls)
-        return cls
-
-    return file_under_name
+register_explainer = explainers.register_class
+"""Class decorator: the explainer is known by this name on the command line, in files and in Python."""
 
 
 @dataclass(frozen=True, kw_only=True)

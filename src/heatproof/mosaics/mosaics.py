@@ -72,9 +72,7 @@ class MosaicSettings:
     layout: Layout = field(
         default="random", metadata={"help": "Where they are: at random, or one of the six places of a 2x2 mosaic."}
     )
-    repeats: bool = field(
-        default=False, metadata={"help": "Allow a picture twice in a mosaic, as the original does."}
-    )
+    repeats: bool = field(default=False, metadata={"help": "Allow a picture twice in a mosaic, as the original does."})
     only: str | None = field(default=None, metadata={"help": "Mosaics of this target class alone."})
 
     def __post_init__(self) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heatproof.errors import HeatproofError
 from heatproof.report.page import static, templates
 from heatproof.results.columns import VARIANT
-from heatproof.errors import HeatproofError
 from heatproof.results.compare import in_words
 from heatproof.results.tables import Cell, first_shown
 from heatproof.workspace import write_whole

@@ -94,7 +94,7 @@ class Pictures:
             found.append((name.replace("_", " "), [image(within(entry, truth)) for entry, truth in drawn]))
         return found
 
-    def heat(self, place: int, line: Line, relevance: NDArray[Any] | None) -> Markup:  # noqa: ARG002
+    def heat(self, place: int, line: Line, relevance: NDArray[Any] | None) -> Markup:
         from markupsafe import Markup
 
         if relevance is None:

@@ -279,14 +279,14 @@ class OpenedClevrXai(Opened):
             },
         )
 
-    def model(self, name: str) -> torch.nn.Module:  # noqa: ARG002
+    def model(self, name: str) -> torch.nn.Module:
         return self.network.module
 
-    def form(self, name: str, explainer: Explainer) -> torch.nn.Module:  # noqa: ARG002
+    def form(self, name: str, explainer: Explainer) -> torch.nn.Module:
         """The quickest form that gives this explainer the same relevance."""
         return self.network.form(explainer.looks_at)
 
-    def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:  # noqa: ARG002
+    def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         masks = {kind: mask.numpy() for kind, mask in batch.masks.items()}
         return rows.score_table(batch.ids, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings)
 

@@ -18,7 +18,7 @@ from heatproof.clevr.files import Dataset, open_dataset
 from heatproof.clevr.ground_truth import KINDS
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.heatmap_files import Heatmaps
-from heatproof.lazy import np, pl
+from heatproof.lazy import pl
 from heatproof.pooling import poolings as every_pooling
 from heatproof.progress import Progress, silent
 from heatproof.story import Story
@@ -130,7 +130,7 @@ class OpenedQuestions(OpenedMasks):
     def remembers(self) -> pl.Expr:
         return rows.of_column(self.story.columns[0]) & (pl.col("undefined") != "")
 
-    def end(self, rows_: pl.DataFrame, table: pl.DataFrame) -> Ending:  # noqa: ARG002
+    def end(self, rows_: pl.DataFrame, table: pl.DataFrame) -> Ending:
         (name,) = self.counts
         said = [f"{len(self.asked):,} heatmaps scored against {name} questions."]
         said += [f"{what}: {len(index):,} ({few(index)})." for what, index in self.left_out if index]

@@ -1,0 +1,122 @@
+"""The options of a command from the fields of a benchmark: a new benchmark needs no line here."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, fields
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from heatproof.benchmarks import Benchmark
+
+
+def with_options(
+    command: Callable[..., None], benchmark: type[Benchmark], leave_out: Sequence[str] = ()
+) -> Callable[..., None]:
+    """`command(options, ...)` as a function that has the benchmark's fields as its last options.
+
+    What the user did not give is not among `options`: then the preset or the default counts.
+    """
+    shared = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    hints = get_type_hints(benchmark)
+    shown = [f for f in fields(benchmark) if "help" in f.metadata and f.name not in leave_out]
+    own = [parameter(f, hints[f.name]) for f in shown]
+
+    def run(**given: Any) -> None:
+        options = {}
+        for f in shown:
+            value = given.pop(f.name)
+            if value is not None and not (is_flag(hints[f.name]) and not value):
+                options[f.name] = read(f.name, hints[f.name], value, f)
+        command(options, **given)
+
+    run.__name__ = command.__name__
+    run.__doc__ = inspect.cleandoc(command.__doc__ or benchmark.__doc__ or "")
+    run.__signature__ = inspect.Signature([*shared, *own])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*shared, *own)}
+    return run
+
+
+def parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
+    """A field as an option; switches are off and the others None unless they are given."""
+    flag = is_flag(hint)
+    names = [field.metadata["flag"]] if "flag" in field.metadata else [f"--{field.name.replace('_', '-')}"]
+    settings: dict[str, Any] = {"help": described(field, hint), "show_default": False}
+    if field.metadata.get("hidden"):
+        settings["hidden"] = True
+    if not flag:
+        settings["metavar"] = metavar(hint)
+    kind = bool if flag else Union[plain_type(hint), None]
+    annotation = Annotated[kind, typer.Option(*names, **settings)]  # type: ignore[valid-type]
+    default = False if flag else None
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def described(field: Field[Any], hint: Any) -> str:
+    """The help text, with the default where that is a number or a word and not said already."""
+    text = str(field.metadata["help"])
+    plain = isinstance(field.default, (int, str)) and not isinstance(field.default, bool)
+    if plain and field.default is not MISSING and "Default" not in text and not is_flag(hint):
+        text += f" Default: {field.default}."
+    return text
+
+
+def is_flag(hint: Any) -> bool:
+    return hint is bool
+
+
+def alternatives(hint: Any) -> list[Any]:
+    """The types of a union but None, or the type itself."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return [kind for kind in get_args(hint) if kind is not type(None)]
+    return [hint]
+
+
+def plain_type(hint: Any) -> Any:
+    """What Typer reads a field as: a choice, a number, a path, or text."""
+    kinds = alternatives(hint)
+    if get_origin(kinds[0]) is Literal:
+        return Enum("Choice", {word: word for word in get_args(kinds[0])}, type=str)
+    if kinds[0] in (int, float, Path):
+        return kinds[0]
+    return str
+
+
+def metavar(hint: Any) -> str:
+    first = alternatives(hint)[0]
+    if get_origin(first) is Literal:
+        return "|".join(get_args(first))
+    if is_list(hint):
+        return "LIST"
+    return {int: "N", float: "X", Path: "PATH"}.get(first, "TEXT")
+
+
+def is_list(hint: Any) -> bool:
+    return get_origin(alternatives(hint)[0]) in (Sequence, list, tuple)
+
+
+def read(name: str, hint: Any, value: Any, field: Field[Any]) -> Any:
+    """The option's value as the benchmark takes it; a switch turns its field's default round."""
+    if is_flag(hint):
+        return not field.default
+    if isinstance(value, Enum):
+        return value.value
+    if is_list(hint):
+        words = [word.strip() for word in value.split(",") if word.strip()]
+        (inner, *_) = get_args(alternatives(hint)[0])
+        return [number(name, word) for word in words] if inner is float else words
+    return value
+
+
+def number(name: str, word: str) -> float:
+    from heatproof.errors import HeatproofError
+
+    try:
+        return float(word)
+    except ValueError as problem:
+        raise HeatproofError(f"--{name} must be numbers with commas between, got {word!r}.") from problem
