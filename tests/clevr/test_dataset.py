@@ -210,7 +210,7 @@ def test_folders_that_are_something_else(tmp_path):
         make(tmp_path / "file", 1)
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "settings.json").write_text('{"seed": ')
-    with pytest.raises(HeatproofError, match=r"settings\.json is not whole JSON"):
+    with pytest.raises(HeatproofError, match=r"settings\.json: truncated or damaged JSON"):
         make(tmp_path / "cut", 1)
 
 

@@ -201,7 +201,7 @@ class ReleaseMasks:
         """Height and width, those of the first mask."""
         if not self._present:
             raise HeatproofError(f"{self.folder} holds no masks (QUESTION_INDEX.npy).")
-        height, width = self._read(min(self._present)).shape
+        height, width = self._load(min(self._present)).shape
         return height, width
 
     def packed(self, questions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -217,7 +217,7 @@ class ReleaseMasks:
         masks = np.zeros((len(wanted), *self.size), dtype=np.bool_)
         for mask, index in zip(masks, wanted, strict=True):
             if index in self._present:
-                mask[:] = self._read_sized(index)
+                mask[:] = self._read(index)
         return masks
 
     def problems(self) -> Iterator[str]:
@@ -229,7 +229,7 @@ class ReleaseMasks:
             return
         for index in present:
             try:
-                self._read_sized(index)
+                self._read(index)
             except HeatproofError as problem:
                 yield str(problem)
 
@@ -237,20 +237,13 @@ class ReleaseMasks:
     def _known(self) -> frozenset[int]:
         return frozenset(self.question_index.tolist())
 
-    def _read_sized(self, index: int) -> NDArray[np.bool_]:
-        mask, (height, width) = self._read(index), self.size
+    def _read(self, index: int) -> NDArray[np.bool_]:
+        """The mask of a question that has one, if it has the size of the others and was not changed."""
+        path, mask, (height, width) = self._path(index), self._load(index), self.size
         if mask.shape != (height, width):
             raise HeatproofError(
-                f"{self.folder / f'{index}.npy'} is {mask.shape[1]}x{mask.shape[0]},"
-                f" another mask of that folder {width}x{height}."
+                f"{path} is {mask.shape[1]}x{mask.shape[0]}, another mask of that folder {width}x{height}."
             )
-        return mask
-
-    def _read(self, index: int) -> NDArray[np.bool_]:
-        path = self.folder / f"{index}.npy"
-        mask = load_array(path)
-        if mask.ndim != 2 or mask.dtype != np.bool_:
-            raise HeatproofError(f"{path} holds {mask.dtype} of shape {mask.shape}, not a boolean picture.")
         # a byte of a boolean array is 0 or 1; NumPy does not look
         damage = mask.size and mask.view(np.uint8).max() > 1
         if damage or self._checksums.get(str(index), sum_mask(mask)) != sum_mask(mask):
@@ -258,6 +251,16 @@ class ReleaseMasks:
                 f"{path}: the mask of question {index} is damaged. Copy it again, or delete its folder and {MAKE_AGAIN}"
             )
         return mask
+
+    def _load(self, index: int) -> NDArray[np.bool_]:
+        path = self._path(index)
+        mask = load_array(path)
+        if mask.ndim != 2 or mask.dtype != np.bool_:
+            raise HeatproofError(f"{path} holds {mask.dtype} of shape {mask.shape}, not a boolean picture.")
+        return mask
+
+    def _path(self, index: int) -> Path:
+        return self.folder / f"{index}.npy"
 
 
 def release_name(question_set: str, kind: str) -> str:
