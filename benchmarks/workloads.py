@@ -10,17 +10,16 @@ import torch
 from torch import nn
 
 from heatproof import mnist1d
-from heatproof.benchmarks.svea import trained_network
 from heatproof.cases import Batch
 from heatproof.explainers.spec import make_explainer
 from heatproof.models.image_classifiers import AlexNet, make_classifier
-from heatproof.progress import silent
+from heatproof.models.mnist1d_cnn import trained_network
 from heatproof.seeds import CaseRandom
 
 
 def signals(count: int) -> tuple[nn.Module, Batch]:
     """SVEA's network and `count` of its training signals."""
-    model = trained_network(1, retrain=False, progress=silent)
+    model = trained_network(1)
     for parameter in model.parameters():
         parameter.requires_grad_(False)  # for everybody: nobody here needs gradients of weights
     train, test = mnist1d.make()

@@ -9,6 +9,7 @@ legacy stream. Every signal is the same to the last bit on every processor (see 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from heatproof.exact import exponential, logarithm, mean
@@ -118,6 +119,12 @@ def make(settings: Settings | None = None) -> tuple[Signals, Signals]:
     everything = Signals(x, y, where)
     split = int(count * settings.train_share)
     return everything[:split], everything[split:]
+
+
+@cache
+def published() -> tuple[Signals, Signals]:
+    """The training and the test signals of the published data set, made once."""
+    return make()
 
 
 def pairs_in_circle(rng: np.random.RandomState, count: int) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ EXPLAINERS = ["grad_cam", "grad_cam_pp", "smoothgrad:samples=2,sigma=0.2", "rand
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> heatproof.Run:
     out = tmp_path_factory.mktemp("run") / "r"
-    return heatproof.run("focus", explainers=EXPLAINERS, target="logit", mosaics_per_class=10, out=out)
+    return heatproof.run("focus", explainers=EXPLAINERS, target="logit", per_class=10, out=out)
 
 
 def mean(run: heatproof.Run, explainer: str, pooling: str = "paper", metric: str = "focus") -> float:
@@ -51,7 +51,7 @@ def test_each_method_is_shown_under_the_papers_pooling_and_its_best(run):
 
 def test_costly_methods_are_kept_in_smaller_parts(tmp_path, monkeypatch):
     """Reference: the same run in one part."""
-    options = {"explainers": ["rise:masks=20", "oracle"], "mosaics_per_class": 1}
+    options = {"explainers": ["rise:masks=20", "oracle"], "per_class": 1}
     whole = heatproof.run("focus", **options, out=tmp_path / "whole")
     monkeypatch.setattr(focus, "CHUNK_PASSED", 2 * 3 * (2 * SIDE) ** 2 * 21)
     parts = heatproof.run("focus", **options, out=tmp_path / "parts")
@@ -74,7 +74,7 @@ def test_paper_numbers_stand_beside_ours(run):
 
 def test_a_random_model_scores_a_half_and_the_cascade_falls_at_the_top_layer(tmp_path):
     """The paper: 0.94 trained, 0.49 random, about 0.50 already when the top layer is random."""
-    options = {"explainers": "grad_cam", "target": "logit", "mosaics_per_class": 10, "draws": 3}
+    options = {"explainers": "grad_cam", "target": "logit", "per_class": 10, "draws": 3}
     found = {
         way: focus_by_model(heatproof.run("focus", randomise=way, out=tmp_path / way, **options))
         for way in ("all", "cascade")
@@ -110,7 +110,7 @@ def two_outputs() -> torch.nn.Module:
 def test_models_that_do_not_fit_are_named(tmp_path):
     def refused(words: str, **options: object) -> None:
         with pytest.raises(HeatproofError, match=words):
-            heatproof.run("focus", explainers="random", mosaics_per_class=1, out=tmp_path / "r", **options)
+            heatproof.run("focus", explainers="random", per_class=1, out=tmp_path / "r", **options)
 
     images = shipped_pictures()
     refused("2 outputs and the pictures 6 classes", images=images, model=two_outputs(), tile=32)
@@ -138,7 +138,7 @@ def test_models_with_code_of_their_own(kind, tmp_path):
         torch.export.save(torch.export.export(model, (sample,), dynamic_shapes=({0: torch.export.Dim("b")},)), file)
     options = {"images": shipped_pictures(), "explainers": "gradient", "target": "logit", "tile": 32, "fit": "squash"}
     mine, theirs = (
-        heatproof.run("focus", model=m, mosaics_per_class=2, out=tmp_path / n, **options)
+        heatproof.run("focus", model=m, per_class=2, out=tmp_path / n, **options)
         for n, m in (("a", model), ("b", str(file)))
     )
     assert mean(mine, "gradient") == pytest.approx(mean(theirs, "gradient"), abs=1e-6)

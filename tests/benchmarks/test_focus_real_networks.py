@@ -51,7 +51,7 @@ def test_ten_classes_of_imagenet(shared_data, tmp_path, network, layer, low, hig
         model=f"{shared_data('focus/models/offline_models.py')}:{network}",
         labels=IMAGENET_INDEX,
         fit="squash",
-        mosaics_per_class=MOSAICS // len(IMAGENET_INDEX),
+        per_class=MOSAICS // len(IMAGENET_INDEX),
         explainers=[
             f"grad_cam:{layer}".rstrip(":,"),
             GRAD_CAM_PP.replace(":", f":{layer}"),
@@ -87,7 +87,7 @@ def test_dogs_against_cats(shared_data, tmp_path):
         images=out.with_suffix(".csv"),
         model="alexnet_linear",
         weights=out,
-        mosaics_per_class=MOSAICS // 2,
+        per_class=MOSAICS // 2,
         explainers=["grad_cam", GRAD_CAM_PP, INTEGRATED_GRADIENTS, "lrp:composite=focus", "randomised:grad_cam"],
         batch_size=2,
         out=tmp_path / "run",

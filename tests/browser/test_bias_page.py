@@ -19,7 +19,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "r"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEATPROOF_HOME", str(tmp_path_factory.mktemp("home")))
-        heatproof.run("focus", explainers="grad_cam", mosaics_per_class=12, out=out)
+        heatproof.run("focus", explainers="grad_cam", per_class=12, out=out)
         return write_bias(out, below=0.85, level=0.2).folder
 
 

@@ -16,9 +16,11 @@ import torch
 from polars.testing import assert_frame_equal
 
 import heatproof
+from heatproof.benchmarks.svea import OpenedSvea, Svea
 from heatproof.cases import Batch
 from heatproof.engine.estimate import estimate
-from heatproof.engine.plan import Chunk, Unit, folder_name, for_quantities, make_plan
+from heatproof.engine.plan import folder_name, for_quantities
+from heatproof.engine.sources import Explaining
 from heatproof.errors import HeatproofError
 from heatproof.explainers import Explainer
 from heatproof.explainers.spec import make_explainer, make_explainers
@@ -33,10 +35,9 @@ class Double(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        from heatproof.benchmarks.svea import trained_network
-        from heatproof.progress import silent
+        from heatproof.models.mnist1d_cnn import trained_network
 
-        self.network = trained_network(1, retrain=False, progress=silent).double()
+        self.network = trained_network(1).double()
 
     def forward(self, signals: torch.Tensor) -> torch.Tensor:
         return self.network(signals.double())
@@ -143,7 +144,7 @@ def test_a_failing_explainer_costs_its_own_scores_only(how, words, tmp_path):
     explainers = ["gradient", Broken(how=how)]
     run = heatproof.run("svea", explainers=explainers, limit=1000, target="logit", batch_size=100, out=tmp_path / "r")
     (failure,) = run.failures()
-    assert failure["chunk"] == "mnist1d_cnn-1.train-0500"
+    assert failure["chunk"] == "mnist1d_cnn-1.train-000500"
     assert words in failure["message"]
     table = run.leaderboard()
     assert set(table.filter(pl.col("metric") == "roe_accuracy")["explainer"]) == {"gradient", "raw_input"}
@@ -328,7 +329,7 @@ def test_odd_names_survive_everywhere(tmp_path):
     run = heatproof.run("svea", explainers=[odd], limit=60, target="logit", out=tmp_path / "r")
     assert not run.failures()
     assert "<script>alert" not in (tmp_path / "r" / "report.html").read_text()
-    terminal(run)
+    terminal(run, 80)
     assert r"a\|b" in (tmp_path / "r" / "leaderboard.md").read_text()
 
 
@@ -400,7 +401,7 @@ def test_a_damaged_part_is_named(tmp_path):
 
 def test_all_heatmaps_are_kept_on_demand(tmp_path):
     run = heatproof.run("svea", explainers="gradient", limit=30, target="logit", keep_heatmaps=True, out=tmp_path / "r")
-    stored = run.store.heatmaps("gradient@logit", "mnist1d_cnn-1")
+    stored = run.files.heatmaps("gradient@logit", "mnist1d_cnn-1")
     assert len(stored) == 30
     assert stored["test-0000"].shape == (1, 40)
 
@@ -423,10 +424,32 @@ def test_folders_are_fit_for_any_disk_and_never_shared():
     )
 
 
-def test_unit_says_what_it_explains():
-    chunk = Chunk("test-0000", "net", 5)
-    assert Unit(make_explainer("gradient", quantity="probability"), chunk).target == "probability"
-    assert Unit(make_explainer("random"), chunk).target == ""
+def test_units_say_what_they_explain_and_cheap_ones_come_first():
+    opened = Svea(limit=30).open(0)
+    chosen = [
+        make_explainer("rise:masks=100"),
+        make_explainer("gradient", quantity="probability"),
+        make_explainer("random"),
+    ]
+    units = Explaining(opened, chosen).units()
+    assert {(unit.explainer, unit.target) for unit in units} == {
+        ("rise:masks=100", "logit"),
+        ("gradient", "probability"),
+        ("random", ""),
+    }
+    assert [unit.passes for unit in units] == sorted(unit.passes for unit in units)
+
+
+def test_explainers_of_about_the_same_cost_take_turns_on_a_chunk(monkeypatch, tmp_path):
+    """The cases of a chunk are loaded once for all of them, beside the few for the probe and the plan."""
+    loaded = []
+    load = OpenedSvea.load
+    monkeypatch.setattr(OpenedSvea, "load", lambda self, chunk: loaded.append(chunk) or load(self, chunk))
+    heatproof.run(
+        "svea", explainers="gradient,gradient_x_input,random,oracle", limit=50, target="logit", out=tmp_path / "r"
+    )
+    whole = [chunk.name for chunk in loaded if chunk.cases in (10, 40)]
+    assert whole.count("train-000000") == 2  # once for the floors, which cost nothing, and once for the gradients
 
 
 def test_estimate_counts_passes_and_writes_nothing(tmp_path, monkeypatch):
@@ -443,9 +466,5 @@ def test_estimate_counts_passes_and_writes_nothing(tmp_path, monkeypatch):
 
 
 def test_estimate_follows_the_plan():
-    from heatproof.benchmarks.svea import Svea
-
-    benchmark = Svea(limit=1000)
-    benchmark.prepare()
-    (line,) = estimate(benchmark, make_plan(benchmark, make_explainers("gradient")), 500)
+    (line,) = estimate(Explaining(Svea(limit=1000).open(0), make_explainers("gradient"), batch_size=500))
     assert (line.units, line.cases) == (3, 1000)

@@ -24,7 +24,7 @@ LOOSE = {"below": 0.85, "level": 0.2}
 """So loose that pairs are found in a model without bias."""
 
 
-OPTIONS = {"target": "both", "mosaics_per_class": 12}
+OPTIONS = {"target": "both", "per_class": 12}
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_a_model_that_was_an_object(tmp_path):
     """It cannot be loaded again: pairs without pictures; with all heatmaps kept, pictures too."""
     torch.manual_seed(0)
     layers = (torch.nn.Conv2d(3, 6, 3, 2), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
-    options = {"images": shipped_pictures(), "model": torch.nn.Sequential(*layers), "mosaics_per_class": 12, "tile": 16}
+    options = {"images": shipped_pictures(), "model": torch.nn.Sequential(*layers), "per_class": 12, "tile": 16}
     for keep in (False, True):
         run = heatproof.run("focus", explainers="gradient", keep_heatmaps=keep, out=tmp_path / str(keep), **options)
         table, place, note, _ = write_bias(run.folder, "gradient", below=0.9)
@@ -157,7 +157,7 @@ def test_a_run_that_is_redone_loses_its_findings(folder):
 
 def test_heatmaps_that_do_not_follow_the_class_are_cautioned(tmp_path, capsys, monkeypatch):
     """Edges know nothing of the model: whatever they name is conspicuous, not confused."""
-    heatproof.run("focus", explainers="edges,oracle", mosaics_per_class=20, tile=32, out=tmp_path / "r")
+    heatproof.run("focus", explainers="edges,oracle", per_class=20, tile=32, out=tmp_path / "r")
     code, out, errors = command(capsys, monkeypatch, str(tmp_path / "r"), "--explainer", "edges", "--below", "0.6")
     assert code == 0
     assert "is seen in" in out

@@ -269,7 +269,7 @@ def test_a_run_on_a_program(small, tmp_path):
     path = as_file(small, "traced", tmp_path)
     options = {
         "images": shipped_pictures(), "model": load_classifier(path, trust=True).module, "tile": 24, "fit": "squash",
-        "mosaics_per_class": 1, "explainers": "gradient, grad_cam",
+        "per_class": 1, "explainers": "gradient, grad_cam",
     }  # fmt: skip
     assert [line.passes for line in heatproof.dry_run("focus", **options)] == [12, 12]
     run = heatproof.run("focus", out=tmp_path / "run", **options)
@@ -284,7 +284,7 @@ def test_a_run_on_a_program(small, tmp_path):
 
 def test_preprocessing_comes_from_the_model_or_the_user_and_is_in_run_json(small, tmp_path):
     settings = {"mean": [0.1, 0.2, 0.3], "std": [1.0, 1.0, 2.0], "size": 32, "fit": "squash"}
-    options = {"images": shipped_pictures(), "explainers": "random", "mosaics_per_class": 1, "limit": 2}
+    options = {"images": shipped_pictures(), "explainers": "random", "per_class": 1, "limit": 2}
 
     def written(name: str, model: object, **given: object) -> list[object]:
         run = heatproof.run("focus", model=model, out=tmp_path / name, **options, **given)
@@ -412,7 +412,7 @@ def test_a_head_from_the_command_line(tmp_path):
     assert f"{right.double().mean():.1%} of 24 held-out pictures right" in result.output
     assert right.double().mean() > 0.4  # one in six by chance, even with random convolutions
     run = heatproof.run(
-        "focus", images=table, model="alexnet_linear", weights=out, tile=64, mosaics_per_class=1,
+        "focus", images=table, model="alexnet_linear", weights=out, tile=64, per_class=1,
         explainers="grad_cam", out=tmp_path / "run",
     )  # fmt: skip
     assert not run.failures()

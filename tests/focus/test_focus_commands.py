@@ -59,7 +59,7 @@ def test_mosaics_are_written_and_run_on(tmp_path):
     assert Image.open(folder / "000000.png").size == (128, 128)
     words = ("run", "focus", "--explainers", "random,grad_cam", "--tile", 64)
     call(*words, "--mosaics", folder / "mosaics.csv", "--out", tmp_path / "a")
-    call(*words, "--mosaics-per-class", 2, "--out", tmp_path / "b")
+    call(*words, "--per-class", 2, "--out", tmp_path / "b")
     from_files, drawn = (
         {(r["explainer"], r["pooling"]): r["mean"] for r in table(tmp_path / n / "leaderboard.csv")} for n in "ab"
     )
@@ -89,8 +89,8 @@ def test_pictures_of_objects_are_made(tmp_path):
     ],
 )
 def test_bad_options_are_named(message, words, tmp_path):
-    refused(message, "run", "focus", "--mosaics-per-class", 1, "--out", tmp_path / "r", *words)
+    refused(message, "run", "focus", "--per-class", 1, "--out", tmp_path / "r", *words)
 
 
 def test_an_estimate_runs_nothing(tmp_path):
-    assert "grad_cam" in call("run", "focus", "--dry-run", "--mosaics-per-class", 1, "--explainers", "grad_cam")
+    assert "grad_cam" in call("run", "focus", "--dry-run", "--per-class", 1, "--explainers", "grad_cam")

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from heatproof import mnist1d
-from heatproof.benchmarks.svea import trained_network
 from heatproof.errors import HeatproofError
-from heatproof.models.mnist1d_cnn import Mnist1dCnn, accuracy, train
+from heatproof.models.mnist1d_cnn import Mnist1dCnn, accuracy, train, trained_network
 from heatproof.models.weights import fingerprint, load_weights, save_weights
 from heatproof.progress import silent
 

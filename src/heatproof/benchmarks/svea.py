@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -138,7 +137,7 @@ class Svea(Benchmark):
     def opened(self, progress: Progress, train_missing: bool) -> OpenedSvea:
         from heatproof.models.weights import fingerprint
 
-        train, test = signals()
+        train, test = mnist1d.published()
         if self.limit is not None:
             wanted = min(self.limit, len(train) + len(test))
             tests = ceil(wanted / 5)
@@ -197,7 +196,7 @@ class Svea(Benchmark):
             load_weights(network, Path(self.weights))
             return {Path(self.weights).stem: network}
         return {
-            f"mnist1d_cnn-{seed}": trained_network(seed, signals()[0], self.retrain, progress, train_missing)
+            f"mnist1d_cnn-{seed}": trained_network(seed, self.retrain, progress, train_missing)
             for seed in range(1, self.model_seeds + 1)
         }
 
@@ -332,12 +331,6 @@ def why_two_targets(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
         f" Explaining the logit instead takes {' and '.join(changes)} in the ROE test:"
         " much of the published ranking of gradient and CAM methods is this artefact."
     ]
-
-
-@cache
-def signals() -> tuple[Signals, Signals]:
-    """The published data set."""
-    return mnist1d.make()
 
 
 def predict(name: str, module: torch.nn.Module, part: Signals) -> torch.Tensor:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -23,7 +24,7 @@ def with_options(
     What the user did not give is not among `options`: then the preset or the default counts.
     """
     shared = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    hints = get_type_hints(benchmark)
+    hints = field_types(benchmark)
     shown = [f for f in fields(benchmark) if "help" in f.metadata and f.name not in leave_out]
     own = [parameter(f, hints[f.name]) for f in shown]
 
@@ -42,6 +43,17 @@ def with_options(
     return run
 
 
+def field_types(benchmark: type[Benchmark]) -> dict[str, Any]:
+    """The types of the fields. Annotations of other things are let be: they may name what only type checkers import."""
+    found: dict[str, Any] = {}
+    for cls in reversed(benchmark.__mro__):
+        known = {f.name: f.type for f in fields(cls)} if is_dataclass(cls) else {}
+        own = {name: known[name] for name in cls.__dict__.get("__annotations__", {}) if name in known}
+        holder = types.SimpleNamespace(__annotations__=own)
+        found |= get_type_hints(holder, vars(sys.modules[cls.__module__]), include_extras=True)
+    return found
+
+
 def parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
     """A field as an option; switches are off and the others None unless they are given."""
     flag = is_flag(hint)
@@ -51,7 +63,7 @@ def parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
         settings["hidden"] = True
     if not flag:
         settings["metavar"] = metavar(hint)
-    kind = bool if flag else Union[plain_type(hint), None]
+    kind = bool if flag else plain_type(hint) | None
     annotation = Annotated[kind, typer.Option(*names, **settings)]  # type: ignore[valid-type]
     default = False if flag else None
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -90,7 +102,7 @@ def plain_type(hint: Any) -> Any:
 def metavar(hint: Any) -> str:
     first = alternatives(hint)[0]
     if get_origin(first) is Literal:
-        return "|".join(get_args(first))
+        return "NAME"
     if is_list(hint):
         return "LIST"
     return {int: "N", float: "X", Path: "PATH"}.get(first, "TEXT")

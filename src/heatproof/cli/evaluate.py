@@ -17,7 +17,9 @@ def evaluate(
         typer.Argument(help="Folder of QUESTION_INDEX.npy, a .npz, or a .zarr or .h5 group.", metavar="HEATMAPS"),
     ],
     dataset: Annotated[Path, typer.Option(help="Folder of the data set with questions and masks.")],
-    questions: Annotated[QuestionSet, typer.Option(metavar="simple|complex", help="Which questions.")] = "simple",
+    questions: Annotated[
+        QuestionSet, typer.Option(metavar="NAME", help="Which questions: simple or complex.")
+    ] = "simple",
     pooling: Annotated[str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten.")] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Answers as JSON; only heatmaps of right ones are scored.")

@@ -62,8 +62,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what the run woul
 
 def preset_option(benchmark: type[Benchmark]) -> Any:
     """The presets of a benchmark, the standard one by default."""
-    names = "|".join(benchmark.presets)
-    return Annotated[str, typer.Option(metavar=names, help=benchmark.preset_help or "A set of options.")]
+    text = benchmark.preset_help or f"A set of options: {', '.join(benchmark.presets)}."
+    return Annotated[str, typer.Option(metavar="NAME", help=text)]
 
 
 def add_command(name: str, benchmark: type[Benchmark]) -> None:
@@ -103,7 +103,7 @@ for each, cls in benchmarks.items():
 @app.command("all")
 def everything(
     preset: Annotated[
-        str, typer.Option(metavar="quick|standard", help="quick (minutes) or standard, of every benchmark.")
+        str, typer.Option(metavar="NAME", help="quick (minutes) or standard, of every benchmark.")
     ] = "quick",
     explainers: Explainers = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs, one each: BENCHMARK-PRESET.")] = Path(

@@ -28,7 +28,7 @@ def add_command(name: str, benchmark: type[Benchmark]) -> None:
         from heatproof.api import show as draw
         from heatproof.progress import bars
 
-        explained = (target or Target.logit).value
+        explained: Any = (target or Target.logit).value
         with bars() as progress:
             path = draw(
                 name, case, explainers=explainers, target=explained, out=out, seed=seed, progress=progress, **options

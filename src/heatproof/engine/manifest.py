@@ -131,7 +131,7 @@ def short_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def base_name(entry: Mapping[str, Any]) -> str:
     """What an explainer is called before its parameters: `randomised:grad_cam` is a name of its own."""
-    return entry["name"] if entry["name"] and "of" not in entry["parameters"] else entry["explainer"]
+    return str(entry["name"] if entry["name"] and "of" not in entry["parameters"] else entry["explainer"])
 
 
 def source_hash(explainer: Explainer) -> str | None:

@@ -240,7 +240,7 @@ class Stored(Source):
         return {self.called: self.called}
 
     def entries(self) -> list[dict[str, Any]]:
-        plain = {"parameters": {}, "limits": {}, "source": None}
+        plain: dict[str, Any] = {"parameters": {}, "limits": {}, "source": None}
         names = dict.fromkeys(("explainer", "name", "short", "folder"), self.called)
         return [names | {"family": "other", "target": "", **plain}]
 

@@ -191,7 +191,8 @@ def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
         return Cell(percent(row["share"]), title=title, shade=shade, framed=row["found"])
 
     rows = [(target, [cell(cells.get((target, other))) for other in names]) for target in names]
-    note = f"Percent; the target in the row, the other class in the column. Red: below {percent(below)}. Framed: surely so."
+    note = "Percent; the target in the row, the other class in the column."
+    note += f" Red: below {percent(below)}. Framed: surely so."
     return Table("Share of each pair", ["", *names], rows, matrix=True, note=note)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from heatproof.mnist1d import published
 from heatproof.models.weights import load_weights, save_weights
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
@@ -92,7 +93,7 @@ def accuracy(model: nn.Module, signals: Signals) -> float:
 
 
 def trained_network(
-    seed: int, signals: Signals, retrain: bool, progress: Progress, train_missing: bool = True
+    seed: int, retrain: bool = False, progress: Progress = silent, train_missing: bool = True
 ) -> Mnist1dCnn:
     """The paper's network trained from `seed`: shipped with the package, kept from before, or trained now."""
     shipped = resources.files("heatproof.models").joinpath(f"pretrained/mnist1d_cnn-{seed}.npz")
@@ -104,6 +105,6 @@ def trained_network(
     elif kept.is_file():
         load_weights(network, kept)
     elif train_missing:
-        network = train(signals, seed, progress=progress, task=f"training network {seed}")
+        network = train(published()[0], seed, progress=progress, task=f"training network {seed}")
         save_weights(network, kept)
     return network

@@ -107,7 +107,7 @@ def short(name: str, letters: int = 28) -> str:
 def signal(
     values: NDArray[Any], heat: NDArray[Any] | None, truth: NDArray[Any] | None, mark: tuple[int, int] | None
 ) -> Markup:
-    """A signal over its heatmap (red for, blue against), its true mask below, a marked stretch (start, length) boxed."""
+    """A signal over its heatmap (red for, blue against), its true mask below, a marked (start, length) boxed."""
     n = len(values)
     low, high = float(values.min()), float(values.max())
     span = (high - low) or 1.0
