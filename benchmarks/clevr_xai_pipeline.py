@@ -29,7 +29,7 @@ from heatproof.clevr.ground_truth import make_masks
 from heatproof.clevr.questions.make import make_questions
 from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
 from heatproof.clevr.scenes import SceneSettings
-from heatproof.engine.work import counted_passes
+from heatproof.engine.sources import counted_passes
 from heatproof.explainers.spec import make_explainer
 from heatproof.metrics.heatmap_scores import score_heatmaps
 from heatproof.models.relation_network import RelationNetwork

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from heatproof import downloads
-from heatproof.benchmarks.clevr_xai import open_network
+from heatproof.benchmarks.clevr_xai.benchmark import open_network
 from heatproof.downloads import ATTEMPTS, Download, fetch_file, fetched
 from heatproof.errors import HeatproofError
 

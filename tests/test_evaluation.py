@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from heatproof.api import evaluate
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
-from heatproof.evaluation import evaluate
 from tiny_datasets import write_world
 
 
@@ -154,7 +154,7 @@ def test_missing_and_extra_heatmaps_are_named_and_cost_nothing_else(world, tmp_p
     every = [question.index for question in open_dataset(world).questions("simple")]
     maps[88888] = maps[99999] = np.ones((24, 24))
     run = evaluate(save_folder(tmp_path / "maps", maps), dataset=world, out=tmp_path / "a")
-    notes = " ".join(run.manifest["notes"])
+    notes = " ".join(run.story.notes)
     assert "Heatmaps for questions that the data set does not have, left out: 2 (88888, 99999)." in notes
     missing = sorted(set(every) - set(maps))
     assert f"Questions without a heatmap: {len(missing)} ({', '.join(map(str, missing[:5]))}, ...)." in notes
@@ -171,7 +171,7 @@ def test_predictions_that_fit_no_question_or_no_heatmap_are_named(world, tmp_pat
     (tmp_path / "p.json").write_text(json.dumps(answers))
     maps = save_folder(tmp_path / "maps", maps)
     run = evaluate(maps, dataset=world, out=tmp_path / "a", predictions=tmp_path / "p.json")
-    notes = " ".join(run.manifest["notes"])
+    notes = " ".join(run.story.notes)
     assert "Predictions for questions that the data set does not have, left out: 1 (99999)." in notes
     assert f"Heatmaps of questions without a prediction, left out: 1 ({index[0]})." in notes
     assert f"Questions without a heatmap: 2 ({index[6]}, {index[7]})." in notes
@@ -188,7 +188,7 @@ def test_masks_of_another_size_name_the_command(world, tmp_path):
         "the heatmap has shape (3, 48, 40), not (channels, 24, 24) or (24, 24);"
         " masks of another size: heatproof clevr ground-truth DATASET --size WxH"
     }
-    assert "Questions with an undefined score: 12 (" in " ".join(run.manifest["notes"])
+    assert "Questions with an undefined score: 12 (" in " ".join(run.story.notes)
 
 
 def test_a_data_set_without_masks_names_the_command(tmp_path):
@@ -260,7 +260,7 @@ def test_changed_heatmaps_do_not_pass_for_their_old_scores(world, tmp_path):
 def test_memory_does_not_grow_with_the_scores(tmp_path):
     """Ten times the heatmaps, in processes of their own: less than 8 kB for each, which has 40 rows of 12 columns."""
     code = (
-        "from pathlib import Path; from heatproof.evaluation import evaluate;"
+        "from pathlib import Path; from heatproof.api import evaluate;"
         "evaluate({maps!r}, dataset={world!r}, out={out!r});"
         "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
     )
@@ -289,7 +289,7 @@ def test_it_needs_no_torch(world, tmp_path):
     """In a process of its own: torch is never imported."""
     maps = save_folder(tmp_path / "maps", oracle_maps(world, 3))
     code = (
-        "import sys; from heatproof.evaluation import evaluate;"
+        "import sys; from heatproof.api import evaluate;"
         f"evaluate({str(maps)!r}, dataset={str(world)!r}, out={str(tmp_path / 'a')!r});"
         "sys.exit('torch' in sys.modules)"
     )

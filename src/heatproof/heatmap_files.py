@@ -32,8 +32,8 @@ class Heatmaps:
     stamp: str
     """Changes when the files do, so that scores of changed heatmaps are not taken for theirs."""
 
-    def usable(self, name: str, space: tuple[int, ...]) -> tuple[NDArray[Any] | None, str]:
-        """The heatmap (channels, *space), or None and what is wrong with it."""
+    def usable(self, name: str, space: tuple[int, ...], hint: str = "") -> tuple[NDArray[Any] | None, str]:
+        """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size."""
         try:
             heatmap = np.asarray(self.read(name))
         except Exception as problem:  # damaged files fail in many ways, by their format
@@ -44,7 +44,7 @@ class Heatmaps:
             heatmap = heatmap[None]
         if heatmap.ndim != len(space) + 1 or len(heatmap) < 1 or heatmap.shape[1:] != space:
             extent = ", ".join(map(str, space))
-            return None, f"the heatmap has shape {heatmap.shape}, not (channels, {extent}) or ({extent})"
+            return None, f"the heatmap has shape {heatmap.shape}, not (channels, {extent}) or ({extent}){hint}"
         return heatmap.astype(np.float64, copy=False), ""
 
 

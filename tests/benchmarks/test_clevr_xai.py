@@ -9,15 +9,14 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import heatproof
-from heatproof.benchmarks import clevr_xai_rows as rows
-from heatproof.benchmarks.clevr_xai import ClevrXai
+from heatproof.benchmarks.clevr_xai import ClevrXai, rows
 from heatproof.clevr import open_dataset
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.ground_truth import make_masks
-from heatproof.engine.parts import ScoreRows
 from heatproof.errors import HeatproofError
 from heatproof.models.relation_network import RelationNetwork
 from heatproof.models.vqa import Vqa
+from heatproof.story import Column
 from tiny_datasets import write_world
 
 ANSWERS = ("red", "cube", "sphere", "metal", "rubber", "small", "large")
@@ -119,21 +118,19 @@ def test_further_statistics_equal_numpys(run):
 
 def test_the_page_has_the_pictures_and_the_tables(run):
     page = (run.folder / "report.html").read_text(encoding="utf-8")
-    assert page.count("data:image/webp") == 6 * (1 + 4)
+    assert page.count("data:image/webp") == 6 * (1 + 2 + 4)  # pictures, two true masks, four explainers
     assert "Mass accuracy by pooling" in page
     assert "by pooling (single_object)" in (run.folder / "leaderboard.md").read_text(encoding="utf-8")
 
 
 def test_only_correct_answers_enter(world):
     """Reference: the network asked question by question."""
-    every = ClevrXai(dataset=str(world), model=network(), correct_only=False)
-    every.prepare()
-    right = ClevrXai(dataset=str(world), model=network())
-    right.prepare()
+    every = ClevrXai(dataset=str(world), model=network(), correct_only=False).open(0)
+    right = ClevrXai(dataset=str(world), model=network()).open(0)
     made = network()
     expected = []
     for question in open_dataset(world).questions("simple"):
-        from heatproof.benchmarks.clevr_xai import pictures
+        from heatproof.benchmarks.clevr_xai.answers import pictures
 
         with torch.no_grad():
             logits = made.module(pictures([question], 32), made.encode(question.text))
@@ -147,8 +144,7 @@ def test_only_correct_answers_enter(world):
 
 def test_a_heatmap_of_zeros_is_undefined_not_zero(world):
     """Grad-CAM maps can be zero everywhere: NaN with the reason, never 0."""
-    made = ClevrXai(dataset=str(world), model=network(), correct_only=False)
-    made.prepare()
+    made = ClevrXai(dataset=str(world), model=network(), correct_only=False).open(0)
     batch = made.load(made.chunks()[0])
     scored = made.score(batch, torch.zeros(len(batch), 1, 32, 32), made.network.module)
     assert scored["value"].is_nan().all()
@@ -179,18 +175,16 @@ def test_rules_for_layers_get_the_plain_network(world):
     from heatproof.explainers.spec import make_explainer
 
     relus, fast = Net(), Net()
-    made = ClevrXai(dataset=str(world), model=replace(network(), relus=relus, fast=fast))
-    made.prepare()
-    chunk = made.chunks()[0]
+    made = ClevrXai(dataset=str(world), model=replace(network(), relus=relus, fast=fast)).open(0)
+    name_of_model = made.network.name
     for name in ("lrp", "excitation_backprop"):
-        assert made.model_to_explain(chunk, make_explainer(name)) is made.network.module
+        assert made.form(name_of_model, make_explainer(name)) is made.network.module
     for name in ("guided_backprop", "deconvnet", "guided_grad_cam"):
-        assert made.model_to_explain(chunk, make_explainer(name)) is relus
+        assert made.form(name_of_model, make_explainer(name)) is relus
     for name in ("gradient", "grad_cam", "integrated_gradients"):
-        assert made.model_to_explain(chunk, make_explainer(name)) is fast
-    plain = ClevrXai(dataset=str(world), model=network())
-    plain.prepare()
-    assert plain.model_to_explain(chunk, make_explainer("gradient")) is plain.network.module
+        assert made.form(name_of_model, make_explainer(name)) is fast
+    plain = ClevrXai(dataset=str(world), model=network()).open(0)
+    assert plain.form(name_of_model, make_explainer("gradient")) is plain.network.module
 
 
 def test_complex_questions_are_scored_against_all_their_ground_truths(world, tmp_path):
@@ -209,25 +203,34 @@ def test_complex_questions_are_scored_against_all_their_ground_truths(world, tmp
     assert any(name.startswith("type:") for name in types)
 
 
-def test_the_notes_say_how_the_order_agrees_and_what_has_no_score(tmp_path):
+def test_the_notes_say_how_the_order_agrees_and_what_has_no_score():
     """Reference: SciPy's Spearman correlation; a second reading of a method does not count."""
     means = [0.7, 0.6, 0.65, 0.2, 0.3]
     published = [0.9, 0.8, 0.5, 0.4, 0.1]
-    column = {"metric": "mass_accuracy", "ground_truth": "single_object", "pooling": "pos_l2_norm_sq"}
-    table = pl.DataFrame(
-        {"explainer": ["a:x=1", "b", "c", "d", "e"], "mean": means, "reference": published, "subset": "all"}
-    ).with_columns(**{name: pl.lit(value) for name, value in column.items()})
+    shown = Column("mass_accuracy", "single_object", "pos_l2_norm_sq")
+    column = vars(shown)
+    table = (
+        pl.DataFrame(
+            {
+                "explainer": ["a:x=1", "b", "c", "d", "e"],
+                "mean": means,
+                "reference_elsewhere": published,
+                "subset": "all",
+            }
+        )
+        .with_columns(reference=pl.lit(None, dtype=pl.Float64))
+        .with_columns(**{name: pl.lit(value) for name, value in column.items()})
+    )
     again = table[:1].with_columns(explainer=pl.lit("a:x=2"), mean=pl.lit(0.0))
-    floor = table[:1].with_columns(explainer=pl.lit("random"), reference=pl.lit(None, dtype=pl.Float64))
+    floor = table[:1].with_columns(explainer=pl.lit("random"), reference_elsewhere=pl.lit(None, dtype=pl.Float64))
     expected = spearmanr(means, published).statistic
-    (note,) = rows.order_note(pl.concat([table, again, floor]), column)
+    (note,) = rows.order_note(pl.concat([table, again, floor]), shown)
     assert f"these 5 methods: {expected:.2f}" in note
-    assert rows.order_note(table[:2], column) == []
+    assert rows.order_note(table[:2], shown) == []
     scores = pl.DataFrame(
         {"explainer": "e", "value": [0.5, float("nan"), float("nan")], "undefined": ["", "zero", "the mask is empty"]}
     ).with_columns(**{name: pl.lit(value) for name, value in column.items()})
-    scores.write_parquet(tmp_path / "part.parquet")
-    (said,) = rows.undefined_notes(ScoreRows([tmp_path / "part.parquet"]), column)
+    (said,) = rows.undefined_notes(scores.filter(rows.is_undefined(shown)))
     assert said.startswith("e: 1 of the questions have no score, because zero")
 
 
@@ -257,7 +260,7 @@ def test_masks_of_another_size_name_the_command(world):
 
     made = ClevrXai(dataset=str(world), model=replace(network(), size=64))
     with pytest.raises(HeatproofError, match=r"ground-truth .* --size 64x64"):
-        made.prepare()
+        made.open(0)
 
 
 def test_without_arguments_it_runs_on_what_ships(tmp_path):
@@ -292,6 +295,5 @@ def test_the_papers_size_cannot_be_run_without_its_data(tmp_path):
 
 
 def test_the_papers_preset_takes_all_of_a_given_data_set(world):
-    made = ClevrXai.from_preset("paper", dataset=str(world), model=network(), correct_only=False)
-    made.prepare()
+    made = ClevrXai.from_preset("paper", dataset=str(world), model=network(), correct_only=False).open(0)
     assert sum(chunk.cases for chunk in made.chunks()) == len(open_dataset(world).questions("simple"))

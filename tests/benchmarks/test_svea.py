@@ -88,7 +88,7 @@ def test_order_of_the_paper_holds(reference_run):
 
 
 def test_the_page_explains_the_two_targets(reference_run):
-    (note,) = reference_run.manifest["notes"]
+    (note,) = reference_run.story.notes
     assert "15.9%" in note
     assert "from 33.2% to 52.4%" in note
 

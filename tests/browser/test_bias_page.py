@@ -36,10 +36,10 @@ def texts(page: webdriver.Chrome, selector: str) -> list[str]:
 def test_found_pairs_stand_first_with_their_pictures(page, findings):
     pairs = pl.read_csv(findings / "pairs.csv").filter("found")
     worst = pl.read_csv(findings / "worst.csv")
-    assert f"{len(pairs)} of 30 pairs found" in texts(page, ".bias .verdict")[0]
+    assert f"{len(pairs)} of 30 pairs found" in texts(page, ".further .verdict")[0]
     named = [f"{row['target_class']} is seen in {row['other_class']}" for row in pairs.to_dicts()[:SHOWN_PAIRS]]
-    assert texts(page, ".bias .pair h3") == named
-    images = "[...document.querySelectorAll('.bias .worst img')]"
+    assert texts(page, ".further .panel h3") == named
+    images = "[...document.querySelectorAll('.further .figures img')]"
     sizes = page.execute_script(f"return {images}.map(image => [image.naturalWidth, image.clientWidth > 60])")
     assert sizes == [[128, True]] * 2 * len(worst)
     assert len(worst) <= SHOWN_PAIRS * SHOWN_MOSAICS
@@ -47,16 +47,16 @@ def test_found_pairs_stand_first_with_their_pictures(page, findings):
 
 def test_the_matrix_shows_every_pair_and_frames_those_found(page, findings):
     pairs = pl.read_csv(findings / "pairs.csv")
-    cells = page.find_elements("css selector", ".bias .matrix td[class]")
+    cells = page.find_elements("css selector", ".further .matrix td[class]")
     assert len(cells) == len(pairs)
     assert sorted(int(cell.text) for cell in cells) == sorted(round(100 * share) for share in pairs["share"])
-    assert len(page.find_elements("css selector", ".bias .matrix .found")) == pairs["found"].sum()
-    assert len(page.find_elements("css selector", ".bias .matrix .low")) == (pairs["share"] < 0.85).sum()
+    assert len(page.find_elements("css selector", ".further .matrix .framed")) == pairs["found"].sum()
+    assert len(page.find_elements("css selector", ".further .matrix .low")) == (pairs["share"] < 0.85).sum()
 
 
 def test_bars_of_classes_are_as_long_as_their_focus(page, findings):
     classes = pl.read_csv(findings / "classes.csv")
-    assert texts(page, ".bias .classes tbody th") == classes["target_class"].to_list()
+    assert texts(page, ".further .sortable tbody th") == classes["target_class"].to_list()
     script = "return [...document.querySelectorAll('.bar')].map(b => b.firstChild.clientWidth / b.clientWidth)"
     assert page.execute_script(script) == pytest.approx(classes["focus"].to_list(), abs=0.02)
 

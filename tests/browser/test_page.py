@@ -52,18 +52,21 @@ def test_the_page_is_whole_and_asks_for_nothing(page):
 
 def test_every_explainer_has_its_line(page, run):
     names = texts(page, "table.sortable tbody th")
-    labels = [e["explainer"] for e in run.manifest["explainers"] if e["explainer"] != "breaks"]
+    labels = [e["short"] for e in run.manifest["explainers"] if e["explainer"] != "breaks"]
     assert sorted(names) == sorted([*labels, "raw_input"])
 
 
 def test_numbers_are_those_of_the_leaderboard(page, run):
     table = run.leaderboard()
+    full = {short: label for label, short in run.short.items()}
     for line in page.find_elements("css selector", "table.sortable tbody tr"):
         name = line.find_element("css selector", "th").text
         target = line.find_element("css selector", "td.word").text
         shown = line.find_elements("css selector", "td:not(.word)")[0].get_attribute("data-value")
         rows = table.filter(
-            (table["explainer"] == name) & (table["target"] == target) & (table["metric"] == "roe_accuracy")
+            (table["explainer"] == full.get(name, name))
+            & (table["target"] == target)
+            & (table["metric"] == "roe_accuracy")
         )
         assert float(shown) == pytest.approx(rows["mean"][0])
 
@@ -100,15 +103,17 @@ def test_the_switch_shows_one_target_at_a_time(page):
 
 def test_plots_have_dots_intervals_and_the_papers_marks(page, run):
     plots = page.find_elements("css selector", "svg.plot")
-    assert len(plots) == len(run.manifest["metrics"])
+    assert len(plots) == len(run.story.metrics)
     assert len(plots[0].find_elements("css selector", ".dot")) == 3 * 2 + 4
-    assert len(plots[0].find_elements("css selector", ".paper")) == 4
+    assert (
+        len(plots[0].find_elements("css selector", ".paper")) == 3
+    )  # of the floors raw inputs; another number of steps is not the paper's
 
 
 def test_signals_show_truth_and_region(page):
     pictures = page.find_elements("css selector", ".strip svg.signal")
     assert len(pictures) == 10 * (3 * 2 + 3)
-    assert page.execute_script("return document.querySelectorAll('.strip .roe').length") == len(pictures)
+    assert page.execute_script("return document.querySelectorAll('.strip .mark').length") == len(pictures)
     assert page.execute_script("return document.querySelectorAll('.strip .truth').length") >= len(pictures)
 
 
@@ -192,7 +197,7 @@ def test_pictures_and_wide_tables_fit(browser, pictures, pixels):
     with width(browser, pixels):
         assert_fits(browser)
         loaded = "return [...document.querySelectorAll('.strip img')].map(e => e.complete && e.naturalWidth)"
-        assert browser.execute_script(loaded) == [32] * (4 + 3 * 4)
+        assert browser.execute_script(loaded) == [32] * 4 * (1 + 2 + 3)  # pictures, two true masks, three explainers
 
 
 def test_tables_of_poolings_sort_by_number(browser, pictures):

@@ -68,7 +68,7 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 
 def test_what_is_written(folder, capsys, monkeypatch):
     code, out, _ = command(capsys, monkeypatch, str(folder), "--explainer", "grad_cam@logit", "--below", "0.85")
-    place = folder / "bias" / "grad_cam@logit"
+    place = folder / "sections" / "grad_cam@logit"
     pairs = pl.read_csv(place / "pairs.csv")
     assert code == 0
     assert len(pairs) == 30  # of six classes
@@ -114,14 +114,14 @@ def test_pictures_that_cannot_be_made_are_named_and_the_pairs_kept(folder, capsy
     manifest = json.loads((folder / "run.json").read_text())
     words = (str(folder), "--explainer", "grad_cam@logit", "--below", "0.85")
 
-    def change(**changes: dict[str, object]) -> tuple[int, str, str]:
-        changed = {name: manifest[name] | changes.get(name, {}) for name in ("configuration", "options")}
-        (folder / "run.json").write_text(json.dumps(manifest | changed))
+    def change(**changes: object) -> tuple[int, str, str]:
+        changed = {name: manifest[name] | change for name, change in changes.items() if isinstance(change, dict)}
+        (folder / "run.json").write_text(json.dumps(manifest | changes | changed))
         return command(capsys, monkeypatch, *words)
 
     for changes, reason in (
-        ({"configuration": {"model": "another"}}, "has changed since the run: model: 'another' there"),
-        ({"configuration": {"pictures": "others"}}, "the pictures have changed since the run"),
+        ({"models": {"object_classifier": "another"}}, "has changed since the run: models: {'object_classifier': 'ano"),
+        ({"cases": "others"}, "the pictures have changed since the run"),
         ({"options": {"mosaics": "gone.csv"}}, "gone.csv cannot be read"),
     ):
         code, out, errors = change(**changes)
@@ -130,7 +130,7 @@ def test_pictures_that_cannot_be_made_are_named_and_the_pairs_kept(folder, capsy
         assert "without pictures: " in errors
         assert reason in errors
         assert "Without pictures: " in (folder / "report.html").read_text()
-    assert not list((folder / "bias").rglob("*.webp"))
+    assert not list((folder / "sections").rglob("*.webp"))
 
 
 def test_a_model_that_was_an_object(tmp_path):
@@ -167,10 +167,8 @@ def test_heatmaps_that_do_not_follow_the_class_are_cautioned(tmp_path, capsys, m
 
 
 def test_names_are_text_on_the_page(folder):
-    place = write_bias(folder, "grad_cam@logit", **LOOSE).folder
-    for name in ("pairs", "classes", "worst"):
-        path = place / f"{name}.csv"
-        path.write_text(path.read_text().replace("rubber_cube", "<i>rubber</i>_cube"))
+    path = write_bias(folder, "grad_cam@logit", **LOOSE).folder / "section.json"
+    path.write_text(path.read_text().replace("rubber_cube", "<i>rubber</i>_cube"))
     page = heatproof.load_run(folder).report().read_text()
     assert "<i>rubber</i>" not in page
     assert "&lt;i&gt;rubber&lt;/i&gt;_cube" in page
@@ -192,7 +190,7 @@ def test_bad_options(folder, capsys, monkeypatch, words, message):
     code, _, errors = command(capsys, monkeypatch, str(folder), *words)
     assert code == 2
     assert message in errors
-    assert not (folder / "bias").exists()
+    assert not (folder / "sections").exists()
 
 
 def test_runs_that_cannot_be_asked(folder, tmp_path, capsys, monkeypatch):

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from heatproof import explain
-from heatproof.benchmarks.clevr_xai import ClevrXai, pictures
+from heatproof.benchmarks.clevr_xai import ClevrXai
+from heatproof.benchmarks.clevr_xai.answers import pictures
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Question, open_dataset
 from heatproof.clevr.questions.make import make_questions

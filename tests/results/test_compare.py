@@ -13,11 +13,11 @@ import pytest
 from scipy import stats
 
 import heatproof
+from heatproof.api import compare, evaluate
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
-from heatproof.evaluation import evaluate
-from heatproof.results.compare import compare, partner
+from heatproof.results.compare import CaseScores, partner
 from tiny_datasets import write_world
 
 
@@ -119,7 +119,22 @@ def test_explainers_of_several_models_meet_by_name(tmp_path):
 )
 def test_what_is_compared_with_what(line, lines, base, expected):
     """Heatmaps made elsewhere do not say what was explained: they meet the only explainer of their name."""
-    assert partner(line, [line, ("other", "")][:lines], base) == expected
+    assert partner(line, having([line, ("other", "")][:lines]), having(base)) == expected
+
+
+def test_what_is_no_explainer_does_not_count():
+    """Every run of SVEA has a line for raw inputs: two runs of one explainer each are compared all the same."""
+    raw = ("raw_input", "")
+    mine, theirs = (having([(name, "logit"), raw], explainers=[name]) for name in ("mine", "theirs"))
+    assert partner(("mine", "logit"), mine, theirs) == ("theirs", "logit")
+    assert partner(raw, mine, theirs) == raw
+
+
+def having(lines, explainers=None):
+    """Scores of these lines, of no cases."""
+    names = frozenset(explainers or [name for name, _ in lines])
+    values = {("m", "", ""): (np.zeros(0, np.int64), dict.fromkeys(lines, np.zeros(0)))}
+    return CaseScores(np.zeros(0, np.str_), names, values)
 
 
 def test_other_data_gives_means_but_no_differences(runs, tmp_path):
@@ -128,7 +143,7 @@ def test_other_data_gives_means_but_no_differences(runs, tmp_path):
     found = compare([runs[0], score(folder, tmp_path / "d", 1)])
     assert found.table["difference"].null_count() == len(found.table)
     assert found.table.filter(run="d")["mean"].null_count() == 0
-    assert "d has other cases than a (dataset " in found.notes[0]
+    assert "d has other cases than a (" in found.notes[0]
 
 
 def test_runs_that_do_not_fit_are_named(runs, tmp_path):

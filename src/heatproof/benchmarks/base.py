@@ -173,10 +173,12 @@ class Opened(OpenedCases):
 class OpenedMasks(OpenedCases):
     """Cases with true masks and no model, for heatmaps that were made elsewhere.
 
-    space  the extent of masks and heatmaps
+    space      the extent of masks and heatmaps
+    size_hint  what to do about heatmaps of another size, as the end of a sentence
     """
 
     space: tuple[int, ...]
+    size_hint: str = ""
 
     @abstractmethod
     def cases(self, chunk: Chunk) -> Sequence[str]:

@@ -9,7 +9,7 @@ because we know where the digit lies: mass accuracy, rank accuracy and the point
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -147,7 +147,7 @@ class Svea(Benchmark):
             for name, module in self.modules(progress, train_missing).items()
         }
         first = np.unique(test.y, return_index=True)[1]
-        probabilities = next(iter(networks.values())).test
+        seen = next(iter(networks.values())).test.argmax(1).tolist()
         return OpenedSvea(
             story=Story(
                 title=self.title,
@@ -164,7 +164,7 @@ class Svea(Benchmark):
                     as_published="probability",
                 ),
                 examples={f"test-{i:04d}": f"digit {test.y[i]}" for i in first},
-                captions={f"test-{i:04d}": f"seen as {int(probabilities[i].argmax())}" for i in first},
+                captions={f"test-{i:04d}": f"seen as {seen[i]}" for i in first if seen[i] != test.y[i]},
             ),
             settings={
                 "limit": self.limit,
@@ -190,7 +190,9 @@ class Svea(Benchmark):
 
         if self.model is not None:
             name, module = load_network(self.model)
-            return {name: returning_logits(module, torch.zeros(1, 1, mnist1d.Settings.length), name=name)}
+            return {
+                name: returning_logits(module, torch.zeros(1, 1, mnist1d.Settings.length), name=name, what="signals")
+            }
         if self.weights is not None:
             network = Mnist1dCnn().eval()
             load_weights(network, Path(self.weights))
@@ -219,9 +221,14 @@ class OpenedSvea(Opened):
     test: Signals
     networks: Mapping[str, Network]
 
+    def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
+        parted = [case.partition("-") for case in cases]
+        wanted = {(split, int(number) // CHUNK * CHUNK) for split, _, number in parted if number.isdecimal()}
+        return [chunk for chunk in super().chunks_with(cases) if chunk_start(chunk) in wanted]
+
     def load(self, chunk: Chunk) -> Batch:
-        split, start = chunk.name.split("-")
-        rows = slice(int(start), int(start) + chunk.cases)
+        split, start = chunk_start(chunk)
+        rows = slice(start, start + chunk.cases)
         network = self.networks[chunk.model]
         part = (self.test if split == "test" else self.train)[rows]
         probabilities = (network.test if split == "test" else network.train)[rows]
@@ -310,6 +317,12 @@ class OpenedSvea(Opened):
     def reference(self) -> Reference:
         """Table 1 of the paper, whose network is ours unless another was given."""
         return Reference(read_reference("svea"), is_about_this=self.recipe.model is None)
+
+
+def chunk_start(chunk: Chunk) -> tuple[str, int]:
+    """The part of the data that a chunk is of, and the place where it begins."""
+    split, start = chunk.name.split("-")
+    return split, int(start)
 
 
 def why_two_targets(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:

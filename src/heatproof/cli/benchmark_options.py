@@ -48,7 +48,7 @@ def field_types(benchmark: type[Benchmark]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for cls in reversed(benchmark.__mro__):
         known = {f.name: f.type for f in fields(cls)} if is_dataclass(cls) else {}
-        own = {name: known[name] for name in cls.__dict__.get("__annotations__", {}) if name in known}
+        own = {name: known[name] for name in inspect.get_annotations(cls) if name in known}
         holder = types.SimpleNamespace(__annotations__=own)
         found |= get_type_hints(holder, vars(sys.modules[cls.__module__]), include_extras=True)
     return found

@@ -248,7 +248,8 @@ class Stored(Source):
         return [Unit(self.called, self.called, "", chunk) for chunk in self.opened.chunks()]
 
     def compute(self, unit: Unit) -> Result:
-        found = [self.heatmaps.usable(name, self.opened.space) for name in self.opened.cases(unit.chunk)]
+        names = self.opened.cases(unit.chunk)
+        found = [self.heatmaps.usable(name, self.opened.space, self.opened.size_hint) for name in names]
         channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
         relevance = np.full((len(found), channels, *self.opened.space), np.nan)
         for place, (heatmap, _) in enumerate(found):

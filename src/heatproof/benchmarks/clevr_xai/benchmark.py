@@ -147,7 +147,7 @@ class ClevrXai(Benchmark):
                 " folder with --dataset DIR, or see with --dry-run what it would cost."
             )
         network, data, asked = self.found(self.questions, progress)
-        fingerprint = data.fingerprint(self.questions, asked, progress)
+        fingerprint = data.fingerprint(self.questions, progress=progress)
         answers = answer(network, asked, fingerprint, progress)
         right = [
             place

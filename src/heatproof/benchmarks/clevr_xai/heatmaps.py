@@ -90,6 +90,7 @@ def open_masks(
         counts={questions: len(asked)},
         per_chunk=CHUNK,
         space=space,
+        size_hint="; masks of another size: heatproof clevr ground-truth DATASET --size WxH",
         data=data,
         asked=asked,
         names=there,
