@@ -1,21 +1,23 @@
-"""Checks for authors of explainers and metrics: does mine keep the contract?"""
+"""Checks for authors of explainers, metrics and benchmarks: does mine keep the contract?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from heatproof.cases import Batch
+from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import HOOKS
-from heatproof.explainers.spec import make_explainer
+from heatproof.explainers.base import HOOKS, untouched
+from heatproof.explainers.spec import make_explainer, make_explainers
 from heatproof.lazy import torch
 from heatproof.metrics.scoring import call_metric, values_problem
 from heatproof.metrics.spec import load_metric
 from heatproof.seeds import CaseRandom
 
 if TYPE_CHECKING:
+    from heatproof.benchmarks.base import Benchmark, Opened
     from heatproof.explainers.base import Explainer
     from heatproof.metrics.base import Metric
     from heatproof.metrics.spec import MetricLike
@@ -259,3 +261,94 @@ def reversed_cases(batch: Batch) -> Batch:
     """The same cases, the last one first."""
     masks = {name: mask.flip(0) for name, mask in batch.masks.items()}
     return Batch(batch.inputs.flip(0), batch.target.flip(0), batch.ids[::-1], masks=masks)
+
+
+# Benchmarks
+
+
+def check_benchmark(benchmark: Benchmark | type[Benchmark], seed: int = 0) -> None:
+    """Raise an error that lists every promise of the benchmark contract that is broken; None if all are kept.
+
+    It is opened twice, and the first cases of every model are loaded and scored with random relevance.
+    """
+    recipe = benchmark() if isinstance(benchmark, type) else benchmark
+    first, again = recipe.open(seed), recipe.open(seed)
+    broken = [promise for promise, kept in opened_promises(recipe, first, again) if not kept]
+    if not broken:
+        broken = [promise for chunk in one_chunk_each(first) for promise in chunk_problems(first, chunk)]
+    if broken:
+        name = recipe.name or type(recipe).__name__
+        raise HeatproofError(f"{name} breaks the contract of benchmarks: " + "; ".join(dict.fromkeys(broken)) + ".")
+
+
+def opened_promises(recipe: Benchmark, first: Opened, again: Opened) -> list[tuple[str, bool]]:
+    """What a benchmark promises of itself and of what `open` gives back."""
+    chunks = first.chunks()
+    cases = [case for chunk in chunks if chunk.model == next(iter(first.models)) for case in first.load(chunk).ids]
+    return [
+        ("it is not a frozen dataclass, so its options may change", is_frozen(recipe)),
+        ("what it opens is not a frozen dataclass", is_frozen(first)),
+        ("its default explainers cannot be made", can_be_made(recipe.default_explainers)),
+        ("settings are no plain data", is_plain(first.settings)),
+        ("its story is no plain data", is_plain(first.story.plain())),
+        ("opened twice, it has other cases", first.fingerprint == again.fingerprint and chunks == again.chunks()),
+        ("opened twice, it has other models", first.models == again.models),
+        ("there are no cases, or no models", bool(chunks) and bool(first.models)),
+        ("chunks do not have as many cases as they say", len(cases) == sum(first.counts.values())),
+        ("two cases have one name", len(set(cases)) == len(cases)),
+        ("there are examples that are no cases", set(first.story.examples) <= set(cases)),
+        ("the story names no metric", bool(first.story.metrics)),
+    ]
+
+
+def is_frozen(thing: object) -> bool:
+    parameters = getattr(type(thing), "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)
+
+
+def is_plain(content: object) -> bool:
+    try:
+        return bool(json.dumps(content))
+    except TypeError:
+        return False
+
+
+def can_be_made(specs: Sequence[str]) -> bool:
+    try:
+        return bool(make_explainers(specs))
+    except HeatproofError:
+        return False
+
+
+def one_chunk_each(opened: Opened) -> list[Chunk]:
+    """The first chunk of every part and model, of a few cases."""
+    found: dict[tuple[str, str], Chunk] = {}
+    for chunk in opened.chunks(CASES):
+        found.setdefault((chunk.model, chunk.name.rpartition("-")[0]), chunk)
+    return list(found.values())
+
+
+def chunk_problems(opened: Opened, chunk: Chunk) -> list[str]:
+    """What is wrong with the cases of a chunk, its model or its scores."""
+    batch, again, model = opened.load(chunk), opened.load(chunk), opened.model(chunk.model)
+    problems = []
+    if not torch.equal(batch.inputs, again.inputs) or batch.ids != again.ids:
+        problems.append("a chunk that is loaded twice has other cases")
+    with torch.no_grad(), untouched(model):
+        logits = model(batch.inputs, *batch.context)
+    if logits.shape[:1] != batch.target.shape or logits.ndim != 2 or int(batch.target.max()) >= logits.shape[1]:
+        problems.append("the model does not give logits (cases, classes) with the classes to explain")
+    generator = torch.Generator().manual_seed(0)
+    relevance = torch.rand(batch.inputs.shape, generator=generator)
+    rows = opened.score(batch, relevance, model)
+    if missing := {"case", "metric", "ground_truth", "pooling", "value"} - set(rows.columns):
+        return [*problems, f"score rows lack {', '.join(sorted(missing))}"]
+    if set(rows["case"]) - set(batch.ids):
+        problems.append("there are scores of cases that are not in the chunk")
+    if rows.select("case", "metric", "ground_truth", "pooling").is_duplicated().any():
+        problems.append("a case has two scores of one metric and variant")
+    single = opened.score(batch[:1], relevance[:1], model)
+    same = rows.filter(rows["case"] == batch.ids[0]).join(single, on=["case", "metric", "ground_truth", "pooling"])
+    if not bool(((same["value"] - same["value_right"]).abs().fill_nan(0) < 1e-6).all()):
+        problems.append("a case's scores depend on the other cases of its chunk")
+    return problems

@@ -105,9 +105,7 @@ def test_plots_have_dots_intervals_and_the_papers_marks(page, run):
     plots = page.find_elements("css selector", "svg.plot")
     assert len(plots) == len(run.story.metrics)
     assert len(plots[0].find_elements("css selector", ".dot")) == 3 * 2 + 4
-    assert (
-        len(plots[0].find_elements("css selector", ".paper")) == 3
-    )  # of the floors raw inputs; another number of steps is not the paper's
+    assert len(plots[0].find_elements("css selector", ".paper")) == 3
 
 
 def test_signals_show_truth_and_region(page):

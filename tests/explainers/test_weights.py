@@ -207,5 +207,5 @@ def test_a_model_that_is_no_module_is_refused(target: int | None) -> None:
     def network(inputs: Tensor) -> Tensor:
         return inputs.flatten(1)
 
-    with pytest.raises(HeatproofError, match=r"must be a torch\.nn\.Module .* got function network"):
+    with pytest.raises(HeatproofError, match=r"model network must be a torch\.nn\.Module; got function"):
         heatproof.explain(network, INPUTS, "gradient", target=target)  # type: ignore[arg-type]

@@ -268,7 +268,8 @@ def test_a_run_on_a_program(small, tmp_path):
     """The cost of a run is known too; an explainer that must see layers costs its own scores only."""
     path = as_file(small, "traced", tmp_path)
     options = {
-        "images": shipped_pictures(), "model": path, "trust": True, "tile": 24, "fit": "squash", "per_class": 1, "explainers": "gradient, grad_cam",
+        "images": shipped_pictures(), "model": path, "trust": True, "tile": 24, "fit": "squash",
+        "per_class": 1, "explainers": "gradient, grad_cam",
     }  # fmt: skip
     assert [line.passes for line in heatproof.dry_run("focus", **options)] == [12, 12]
     run = heatproof.run("focus", out=tmp_path / "run", **options)

@@ -95,7 +95,7 @@ def test_a_choice_is_one_of_its_words(tmp_path):
     words = ["run", "focus", "--out", str(tmp_path / "r"), "--fit", "stretch"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2
-    assert "'stretch' is not one of 'crop', 'squash'" in result.output
+    assert "'stretch' is not one of" in result.output
 
 
 def test_an_estimate_runs_nothing(tmp_path):

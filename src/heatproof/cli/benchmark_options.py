@@ -12,8 +12,44 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
-from heatproof.benchmarks import Benchmark
+from heatproof.benchmarks import Benchmark, benchmarks
+from heatproof.errors import HeatproofError
+from heatproof.loading import load_object, names_object
+
+Command = Callable[[str, type[Benchmark]], Callable[..., None]]
+"""From the name of a benchmark and its class to the function of its command."""
+
+
+def add_commands(app: typer.Typer, make: Command) -> None:
+    """A command for every benchmark that is registered."""
+    for name, benchmark in benchmarks.items():
+        app.command(name)(make(name, benchmark))
+
+
+def group_of(make: Command) -> type[TyperGroup]:
+    """Commands, and for `file.py:Benchmark` or `package.module:Benchmark` one that is made on the spot."""
+
+    class Group(TyperGroup):
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            found = super().get_command(ctx, cmd_name)
+            if found is not None or not names_object(cmd_name):
+                return found
+            own = typer.Typer(add_completion=False)
+            benchmark = own_benchmark(cmd_name)
+            own.command(benchmark.name)(make(benchmark.name, benchmark))
+            return typer.main.get_command(own)
+
+    return Group
+
+
+def own_benchmark(reference: str) -> type[Benchmark]:
+    """A user's benchmark, registered under its own name if it is not yet."""
+    found = load_object(reference)
+    if not isinstance(found, type) or not issubclass(found, Benchmark):
+        raise HeatproofError(f"{reference} is no benchmark; subclass heatproof.Benchmark.")
+    return found if found.name in benchmarks else benchmarks.register_class(found.__name__.lower())(found)
 
 
 def with_options(
@@ -126,8 +162,6 @@ def read(name: str, hint: Any, value: Any, field: Field[Any]) -> Any:
 
 
 def number(name: str, word: str) -> float:
-    from heatproof.errors import HeatproofError
-
     try:
         return float(word)
     except ValueError as problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,14 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heatproof.benchmarks import Benchmark, benchmarks
-from heatproof.cli.benchmark_options import with_options
+from heatproof.cli.benchmark_options import add_commands, group_of, with_options
 from heatproof.run_folder import REPORT, default_folder
 
 if TYPE_CHECKING:
     from heatproof.api import Run
     from heatproof.engine.estimate import Estimate
-
-app = typer.Typer(help="Run a benchmark: from nothing to a table and a page.", no_args_is_help=True)
 
 
 class Target(str, Enum):
@@ -66,7 +65,7 @@ def preset_option(benchmark: type[Benchmark]) -> Any:
     return Annotated[str, typer.Option(metavar="NAME", help=text)]
 
 
-def add_command(name: str, benchmark: type[Benchmark]) -> None:
+def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
     Preset = preset_option(benchmark)  # noqa: N806
 
     def command(
@@ -93,11 +92,15 @@ def add_command(name: str, benchmark: type[Benchmark]) -> None:
         run_or_estimate(name, out or default_folder(name, preset), what, how, dry_run)
 
     command.__annotations__["preset"] = Preset
-    app.command(name)(with_options(command, benchmark))
+    return with_options(command, benchmark)
 
 
-for each, cls in benchmarks.items():
-    add_command(each, cls)
+app = typer.Typer(
+    help="Run a benchmark: from nothing to a table and a page. Yours too: heatproof run my_benchmark.py:MyBenchmark",
+    no_args_is_help=True,
+    cls=group_of(make_command),
+)
+add_commands(app, make_command)
 
 
 @app.command("all")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from heatproof.benchmarks import Benchmark, benchmarks
-from heatproof.cli.benchmark_options import with_options
+from heatproof.benchmarks import Benchmark
+from heatproof.cli.benchmark_options import add_commands, group_of, with_options
 from heatproof.cli.run import Explainers, Seed, Target, TargetOption
 
-app = typer.Typer(help="Draw one case of a benchmark under many explainers.", no_args_is_help=True)
 
-
-def add_command(name: str, benchmark: type[Benchmark]) -> None:
+def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
     def command(
         options: dict[str, Any],
         case: Annotated[str, typer.Option(help="The case by its name, such as test-0007; an unknown one names some.")],
@@ -40,8 +39,10 @@ def add_command(name: str, benchmark: type[Benchmark]) -> None:
         f"Draw one case of {name} under many explainers.\n\n"
         f"Example: heatproof show {name} --case CASE --explainers gradient,grad_cam,lrp,rise --out case.svg"
     )
-    app.command(name)(shown)
+    return shown
 
 
-for each, cls in benchmarks.items():
-    add_command(each, cls)
+app = typer.Typer(
+    help="Draw one case of a benchmark under many explainers.", no_args_is_help=True, cls=group_of(make_command)
+)
+add_commands(app, make_command)

@@ -112,7 +112,8 @@ class Explaining(Source):
             return told
         columns = told.columns and tuple(Column(m.name, *self.first_of(m)) for m in self.extra)
         words = metric_words(metric for metric in self.extra if metric.name not in told.metric)
-        return replace(told, metrics=(*told.metrics, *words), columns=(*told.columns, *columns))
+        shown = told.poolings or tuple(self.poolings)
+        return replace(told, metrics=(*told.metrics, *words), columns=(*told.columns, *columns), poolings=shown)
 
     def first_of(self, metric: Metric) -> tuple[str, str]:
         """Ground truth and pooling that the table shows of an extra metric."""

@@ -43,7 +43,7 @@ def ground_truths(dataset: Dataset, name: str, size: tuple[int, int]) -> list[st
     """The kinds of masks that the data set has for these questions, once they are seen to have the right size."""
     if name not in KINDS:
         raise HeatproofError(f"CLEVR-XAI asks simple or complex questions, not {name!r}; choose with --questions.")
-    found = []
+    found: list[str] = []
     for kind in KINDS[name]:
         if found and kind not in kinds_there(dataset.folder, name):
             continue  # CLEVR-XAI may be downloaded without some of its kinds, but the first must be there
