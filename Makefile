@@ -39,10 +39,11 @@ test-pythons:  ## the test suite under every further Python that is found (on th
 reproducibility: .venv/dev  ## the tables of docs/reproducibility.md: what is the same on other processors, and how closely
 	$(BIN)/python -m benchmarks.processors tables
 
-lint: .venv/dev  ## formatting, style and types
+lint: .venv/dev  ## formatting, style, types, and who may import whom
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: .venv/dev
 	$(BIN)/ruff format

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.benchmarks.base import Opened
@@ -16,7 +16,7 @@ from heatproof.engine.plan import explained_quantity, for_quantities
 from heatproof.engine.run import run_source
 from heatproof.engine.sources import Explaining, Stored
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.explainers.base import Explainer, Quantity, quantity_of, untouched
+from heatproof.explainers.base import Explainer, Quantity, Target, quantity_of, untouched
 from heatproof.explainers.spec import make_explainer, make_explainers
 from heatproof.heatmap_files import open_heatmaps
 from heatproof.lazy import torch
@@ -31,7 +31,6 @@ from heatproof.seeds import CaseRandom
 from heatproof.workspace import write_whole
 
 AnyExplainer: TypeAlias = "str | Explainer | type[Explainer] | Callable[..., Any]"
-Target = Literal["probability", "logit", "log_probability", "both"]
 
 
 class Run(Results):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ from heatproof.lazy import np
 from heatproof.workspace import write_whole
 
 
+def npz(arrays: Mapping[str, np.ndarray[Any, Any]], compressed: bool = False) -> bytes:
+    """The content of an .npz file."""
+    buffer = BytesIO()
+    save = np.savez_compressed if compressed else np.savez
+    save(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], compressed: bool = False) -> None:
     """Write the arrays as .npz."""
-    save = np.savez_compressed if compressed else np.savez
-
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:  # a file object, because savez appends .npz to names
-            save(file, allow_pickle=False, **arrays)
-
-    write_whole(path, write)
+    write_whole(path, lambda temporary: temporary.write_bytes(npz(arrays, compressed)))
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -22,6 +22,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from heatproof.arrays import npz, read_arrays, write_arrays
 from heatproof.cases import Chunk
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
@@ -140,7 +141,7 @@ class RunFolder:
     def write_part(self, explainer: str, chunk: Chunk, rows: pl.DataFrame, heatmaps: Arrays, machine: str) -> None:
         """Store a unit's rows, and its heatmaps if there are any; what failed before is forgotten."""
         if len(heatmaps["ids"]):
-            self.store(self.kept(explainer, chunk), npz(heatmaps), machine)
+            self.store(self.kept(explainer, chunk), npz(heatmaps, compressed=True), machine)
         self.store(self.part(explainer, chunk), parquet(rows), machine)
         self.failure(explainer, chunk).unlink(missing_ok=True)
 
@@ -201,26 +202,19 @@ class RunFolder:
         """Stored relevance of one explainer on one model, by case id."""
         found: dict[str, np.ndarray[Any, Any]] = {}
         for path in sorted(self.path("heatmaps", explainer).glob(f"{glob.escape(model)}.*.npz")):
-            arrays = self.read_arrays(path)
+            arrays = read_arrays(path)
             found |= dict(zip(arrays["ids"].tolist(), arrays["relevance"], strict=True))
         return found
 
     def write_examples(self, arrays: Arrays) -> None:
         """Inputs and masks of the cases that the page shows."""
-        write_whole(self.path("heatmaps", "examples.npz"), lambda temporary: temporary.write_bytes(npz(arrays)))
+        write_arrays(self.path("heatmaps", "examples.npz"), arrays, compressed=True)
 
     def examples(self) -> dict[str, np.ndarray[Any, Any]]:
         path = self.path("heatmaps", "examples.npz")
-        return self.read_arrays(path) if path.is_file() else {}
+        return read_arrays(path) if path.is_file() else {}
 
     # files of each kind
-
-    def read_arrays(self, path: Path) -> dict[str, np.ndarray[Any, Any]]:
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return dict(arrays)
-        except Exception as problem:  # zip, value and end-of-file errors, by where the damage is
-            raise HeatproofError(f"{path} is damaged ({problem}); delete it and run again.") from problem
 
     def write_json(self, path: Path, content: Mapping[str, Any]) -> None:
         text = json.dumps(content, indent=2, default=str) + "\n"
@@ -240,12 +234,6 @@ def checksum(content: bytes) -> str:
 def parquet(rows: pl.DataFrame) -> bytes:
     buffer = BytesIO()
     rows.write_parquet(buffer)
-    return buffer.getvalue()
-
-
-def npz(arrays: Arrays) -> bytes:
-    buffer = BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from heatproof.lazy import pl
+
 
 @dataclass(frozen=True)
 class MetricWords:
@@ -34,6 +36,11 @@ class Column:
     metric: str
     ground_truth: str = ""
     pooling: str = ""
+
+    @property
+    def condition(self) -> pl.Expr:
+        """Whether a row of scores, or a line of the leaderboard, is of it."""
+        return pl.all_horizontal(pl.col(axis) == value for axis, value in vars(self).items())
 
 
 @dataclass(frozen=True)

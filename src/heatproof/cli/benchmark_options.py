@@ -7,7 +7,6 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -129,7 +128,7 @@ def plain_type(hint: Any) -> Any:
     """What Typer reads a field as: a choice, a number, a path, or text."""
     kinds = alternatives(hint)
     if get_origin(kinds[0]) is Literal:
-        return Enum("Choice", {word: word for word in get_args(kinds[0])}, type=str)
+        return kinds[0]
     if kinds[0] in (int, float, Path):
         return kinds[0]
     return str
@@ -152,8 +151,6 @@ def read(name: str, hint: Any, value: Any, field: Field[Any]) -> Any:
     """The option's value as the benchmark takes it; a switch turns its field's default round."""
     if is_flag(hint):
         return not field.default
-    if isinstance(value, Enum):
-        return value.value
     if is_list(hint):
         words = [word.strip() for word in value.split(",") if word.strip()]
         (inner, *_) = get_args(alternatives(hint)[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,18 +12,12 @@ import typer
 
 from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
+from heatproof.explainers.base import Target
 from heatproof.run_folder import REPORT, default_folder
 
 if TYPE_CHECKING:
     from heatproof.api import Run
     from heatproof.engine.estimate import Estimate
-
-
-class Target(str, Enum):
-    probability = "probability"
-    logit = "logit"
-    log_probability = "log_probability"
-    both = "both"
 
 
 # Options that every run has.
@@ -84,7 +77,7 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
         what = options | {
             "explainers": explainers,
             "preset": preset,
-            "target": None if target is None else target.value,
+            "target": target,
             "batch_size": batch_size,
             "seed": seed,
         }

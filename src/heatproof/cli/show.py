@@ -10,7 +10,7 @@ import typer
 
 from heatproof.benchmarks import Benchmark
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
-from heatproof.cli.run import Explainers, Seed, Target, TargetOption
+from heatproof.cli.run import Explainers, Seed, TargetOption
 
 
 def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
@@ -18,7 +18,7 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
         options: dict[str, Any],
         case: Annotated[str, typer.Option(help="The case by its name, such as test-0007; an unknown one names some.")],
         explainers: Explainers = None,
-        target: TargetOption = Target.logit,
+        target: TargetOption = "logit",
         out: Annotated[Path, typer.Option(metavar="FILE", help="The picture to write, an SVG file.")] = Path(
             "case.svg"
         ),
@@ -27,10 +27,16 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
         from heatproof.api import show as draw
         from heatproof.progress import bars
 
-        explained: Any = (target or Target.logit).value
         with bars() as progress:
             path = draw(
-                name, case, explainers=explainers, target=explained, out=out, seed=seed, progress=progress, **options
+                name,
+                case,
+                explainers=explainers,
+                target=target or "logit",
+                out=out,
+                seed=seed,
+                progress=progress,
+                **options,
             )
         typer.echo(f"picture: {path}")
 

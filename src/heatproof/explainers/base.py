@@ -16,6 +16,8 @@ from heatproof.seeds import CaseRandom, SampleDraws
 
 Quantity = Literal["logit", "probability", "log_probability"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+Target = Literal["logit", "probability", "log_probability", "both"]
+"""What a run explains; both: logit and probability, in tables of their own."""
 LooksAt = Literal["values", "relus", "layers"]
 
 explainers: Registry[type[Explainer]] = Registry("explainer")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
-from heatproof.story import Column, MetricWords
+from heatproof.story import MetricWords
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -157,13 +157,8 @@ def shown_lines(run: Results) -> pl.DataFrame:
 def first_shown(run: Results) -> pl.Expr:
     """Which lines of the leaderboard the boards show: the run's own choice, or the first of its poolings."""
     if run.story.columns:
-        return pl.any_horizontal(of_column(column) for column in run.story.columns)
+        return pl.any_horizontal(column.condition for column in run.story.columns)
     return pl.col("pooling").is_in(["", *run.story.poolings[:1]])
-
-
-def of_column(column: Column) -> pl.Expr:
-    """Whether a line is of what a column shows."""
-    return pl.all_horizontal(*[pl.col(axis) == value for axis, value in vars(column).items()])
 
 
 @dataclass(frozen=True)

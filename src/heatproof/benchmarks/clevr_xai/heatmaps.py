@@ -129,7 +129,7 @@ class OpenedQuestions(OpenedMasks):
         return rows.parts_of_questions(next(iter(self.counts)), probabilities=False)
 
     def remembers(self) -> pl.Expr:
-        return rows.of_column(self.story.columns[0]) & (pl.col("undefined") != "")
+        return self.story.columns[0].condition & (pl.col("undefined") != "")
 
     def end(self, rows_: pl.DataFrame, table: pl.DataFrame) -> Ending:
         (name,) = self.counts

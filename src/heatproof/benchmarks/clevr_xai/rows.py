@@ -121,7 +121,7 @@ def order_note(table: pl.DataFrame, column: Column) -> list[str]:
     Of several readings of a method, the first of the run counts.
     """
     published = pl.coalesce("reference", "reference_elsewhere")
-    lines = table.filter(of_column(column) & (pl.col("subset") == "all")).with_columns(published=published)
+    lines = table.filter(column.condition & (pl.col("subset") == "all")).with_columns(published=published)
     lines = lines.filter(pl.col("published").is_not_null() & pl.col("mean").is_not_null())
     lines = lines.with_columns(name=pl.col("explainer").str.split(":").list.first()).unique(
         "name", keep="first", maintain_order=True
@@ -132,18 +132,9 @@ def order_note(table: pl.DataFrame, column: Column) -> list[str]:
     return [f"Spearman correlation with the poster's order of these {len(lines)} methods: {correlation:.2f}."]
 
 
-def of_column(column: Column) -> pl.Expr:
-    """Whether a row is of what a column shows."""
-    return (
-        (pl.col("metric") == column.metric)
-        & (pl.col("ground_truth") == column.ground_truth)
-        & (pl.col("pooling") == column.pooling)
-    )
-
-
 def is_undefined(column: Column) -> pl.Expr:
     """Whether a row of this column has no score although there is a mask."""
-    return of_column(column) & pl.col("value").is_nan() & (pl.col("undefined") != REASONS[1])
+    return column.condition & pl.col("value").is_nan() & (pl.col("undefined") != REASONS[1])
 
 
 def undefined_notes(rows: pl.DataFrame) -> list[str]:
