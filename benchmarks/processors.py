@@ -24,6 +24,8 @@ RUNS = {
     "Focus": ["focus", "--preset", "quick"],
     "CLEVR-XAI": ["clevr-xai", "--preset", "quick"],
 }
+TURNED = 0.5
+"""A score that is 0 or 1 and changes by this much was decided the other way."""
 LIBM = "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX512F"
 
 
@@ -161,8 +163,9 @@ def compare_pictures(folder: Path) -> None:
 def compare_scores(folder: Path) -> None:
     import heatproof
 
-    print("\n| benchmark | setting | scores | differ by more than 1e-6 | greatest difference of a score | of a mean |")
-    print("|---|---|---:|---:|---:|---:|")
+    print("\n| benchmark | setting | scores | that differ by more than 1e-6 | greatest difference of a score | of a mean"
+          " | decisions that turned | where |")  # fmt: skip
+    print("|---|---|---:|---:|---:|---:|---:|---|")
     for title, arguments in RUNS.items():
         for name in settings():
             under(name, "-m", "heatproof", "run", *arguments, "--out", str(folder / f"{title}-{name}"))
@@ -178,13 +181,19 @@ def differences(one: Any, other: Any) -> list[str]:
     """How many scores two runs share, and how far apart they are."""
     import polars as pl
 
-    scores = [run.scores().filter(~pl.col("metric").is_in(["seconds", "passes"])) for run in (one, other)]
+    names = [metric.name for metric in one.story.metrics]
+    scores = [run.scores().filter(pl.col("metric").is_in(names)) for run in (one, other)]
     pairs = scores[0].join(scores[1], on=["case", *AXES], nulls_equal=True)
-    gaps = (pairs["value"] - pairs["value_right"]).abs().fill_nan(0).fill_null(0)
+    gap = (pl.col("value") - pl.col("value_right")).abs().fill_nan(0).fill_null(0)
+    gaps = pairs.select(gap).to_series()
+    turned = pairs.filter(gap >= TURNED)
+    where = turned.group_by("explainer", "target", maintain_order=True).len().sort("len", descending=True)
+    named = [f"{explainer} of the {target} {count}" for explainer, target, count in where.head(3).rows()]
     tables = [run.leaderboard() for run in (one, other)]
     means = tables[0].join(tables[1], on=[*AXES, "subset"], nulls_equal=True)
     shift = (means["mean"] - means["mean_right"]).abs()
-    return [f"{len(pairs):,}", f"{(gaps > 1e-6).mean():.3%}", f"{gaps.max():.2g}", f"{shift.max():.2g}"]
+    numbers = [f"{len(pairs):,}", f"{(gaps > 1e-6).mean():.3%}", f"{gaps.max():.2g}", f"{shift.max():.2g}"]
+    return [*numbers, str(len(turned)), ", ".join(named)]
 
 
 def main() -> None:
