@@ -23,6 +23,8 @@ from torch import Tensor, nn
 import heatproof
 from benchmarks.workloads import cpu_seconds
 from heatproof.benchmarks.clevr_xai import ClevrXai
+from heatproof.benchmarks.clevr_xai.benchmark import METHODS as EVERY_METHOD
+from heatproof.benchmarks.clevr_xai.benchmark import OpenedClevrXai
 from heatproof.cases import Batch
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
@@ -37,7 +39,7 @@ from heatproof.pooling import pool, poolings
 from heatproof.seeds import CaseRandom
 
 QUESTIONS, THEIR_QUESTIONS, AT_A_TIME = 50, 28, 4
-METHODS = ClevrXai.default_explainers[:11]
+METHODS = EVERY_METHOD[:11]
 GREY = (0.463, 0.460, 0.453)
 
 
@@ -51,13 +53,13 @@ def main() -> None:
         folder = Path(name)
         os.environ["HEATPROOF_HOME"] = str(folder / "home")  # so that no answer is known from before
         benchmark = make_benchmark(folder / "data", weights)
-        few = replace(benchmark, limit=THEIR_QUESTIONS + 4, dataset=str(benchmark.folder))
-        few.prepare()
+        few = replace(benchmark, limit=THEIR_QUESTIONS + 4).open(0)
         theirs = compare(few, few.load(few.chunks()[0])[:THEIR_QUESTIONS])
         whole = cpu_seconds(lambda: heatproof.run(benchmark, explainers=METHODS, out=folder / "run"))
-        ours = whole / len(benchmark.chosen)
+        answered = heatproof.load_run(folder / "run").scores()["case"].n_unique()
+        ours = whole / answered
         print(f"{'all: files to tables and page':<29} {ours:>8.3f} {theirs:>8.3f} {theirs / ours:>6.1f}")
-        print(f"the last line: ours on {len(benchmark.chosen)} answered questions; theirs without reading and tables")
+        print(f"the last line: ours on {answered} answered questions; theirs without reading and tables")
 
 
 def make_benchmark(folder: Path, weights: Path) -> ClevrXai:
@@ -69,7 +71,7 @@ def make_benchmark(folder: Path, weights: Path) -> ClevrXai:
     return ClevrXai(dataset=str(folder), weights=weights, limit=QUESTIONS)
 
 
-def compare(benchmark: ClevrXai, batch: Batch) -> float:
+def compare(benchmark: OpenedClevrXai, batch: Batch) -> float:
     """Print CPU seconds per question of each method; what the others take for all methods and scores."""
     print("CLEVR-XAI, eleven methods, CPU seconds per question (goal: at least 3 times faster in all)")
     print(f"{'method':<22} {'passes':>6} {'ours':>8} {'theirs':>8} {'ratio':>6}   mass accuracy, ours and theirs")
@@ -110,7 +112,7 @@ def parts(batch: Batch) -> Iterator[Batch]:
     return (batch[start : start + AT_A_TIME] for start in range(0, len(batch), AT_A_TIME))
 
 
-def their_methods(benchmark: ClevrXai, batch: Batch) -> dict[str, Callable[[], Tensor]]:
+def their_methods(benchmark: OpenedClevrXai, batch: Batch) -> dict[str, Callable[[], Tensor]]:
     """The methods by the name that we give them: Captum's, and zennit's for LRP and excitation backprop."""
     network = benchmark.network.module
     network.requires_grad_(False)  # nobody here needs gradients of weights

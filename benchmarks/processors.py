@@ -1,6 +1,7 @@
 """What stays the same on another processor: this one made to work like older ones, and everything computed under each.
 
-`python -m benchmarks.processors tables` prints the tables of docs/reproducibility.md;
+`python -m benchmarks.processors tables` prints the tables of docs/reproducibility.md, or those of seeded, pictures or
+scores that are named behind it;
 `python -m benchmarks.processors NAME COMMAND ...` runs a command under one of the settings host, avx2 and sse.
 """
 
@@ -12,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def hashes_under(name: str, scenes: int) -> dict[str, str]:
     return found
 
 
-def compare_seeded() -> None:
+def compare_seeded(_folder: Path) -> None:
     found = {name: hashes_under(name, SCENES) for name in settings()}
     print(f"| from a seed ({SCENES:,} scenes) | " + " | ".join(found) + " |\n|---|" + "---|" * len(found))
     for what in found["host"]:
@@ -163,8 +164,8 @@ def compare_pictures(folder: Path) -> None:
 def compare_scores(folder: Path) -> None:
     import heatproof
 
-    print("\n| benchmark | setting | scores | that differ by more than 1e-6 | greatest difference of a score | of a mean"
-          " | decisions that turned | where |")  # fmt: skip
+    heads = ("benchmark", "setting", "scores", "that differ by more than 1e-6", "greatest difference of a score")
+    print("\n| " + " | ".join((*heads, "of a mean", "decisions that turned", "where")) + " |")
     print("|---|---|---:|---:|---:|---:|---:|---|")
     for title, arguments in RUNS.items():
         for name in settings():
@@ -196,11 +197,17 @@ def differences(one: Any, other: Any) -> list[str]:
     return [*numbers, str(len(turned)), ", ".join(named)]
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        compare_seeded()
-        compare_pictures(Path(name))
-        compare_scores(Path(name))
+def main(*chosen: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in chosen or COMPARED:
+            COMPARED[name](Path(folder))
+
+
+COMPARED: Mapping[str, Callable[[Path], None]] = {
+    "seeded": compare_seeded,
+    "pictures": compare_pictures,
+    "scores": compare_scores,
+}
 
 
 TASKS: Mapping[str, Any] = {

@@ -19,7 +19,7 @@ from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import Explainer, Quantity, Target, quantity_of, untouched
 from heatproof.explainers.spec import make_explainer, make_explainers
 from heatproof.heatmap_files import open_heatmaps
-from heatproof.lazy import torch
+from heatproof.lazy import pl, torch
 from heatproof.metrics.spec import MetricLike, load_metrics
 from heatproof.progress import Progress, silent
 from heatproof.results.compare import Comparison as ComparedResults
@@ -129,13 +129,15 @@ def run(
         extra=[metric for metric in extra if metric.name not in made.metrics],
         usual=frozenset(explainer.label for explainer in make_explainers(made.default_explainers)),
     )
-    run_source(source, folder, name=made.name, seed=seed, options=options_of(made), resume=resume, progress=progress)
-    return finished(folder)
+    table = run_source(
+        source, folder, name=made.name, seed=seed, options=options_of(made), resume=resume, progress=progress
+    )
+    return finished(folder, table)
 
 
-def finished(folder: RunFolder) -> Run:
+def finished(folder: RunFolder, leaderboard: pl.DataFrame) -> Run:
     """The results of a run that has come to its end, once table and page for people are written."""
-    done = Run(folder.folder)
+    done = Run(folder.folder, leaderboard)
     text = markdown(done)
     write_whole(folder.path(TABLE), lambda path: path.write_text(text, encoding="utf-8"))
     done.report()
@@ -229,7 +231,7 @@ def evaluate(
     folder = RunFolder(Path(out) if out is not None else Path("runs") / f"evaluate-{path.stem}")
     folder.check_writable()
     opened = open_masks(stored, Path(dataset), questions, poolings, answers, progress)
-    run_source(
+    table = run_source(
         Stored(opened, stored, name or path.stem),
         folder,
         name="clevr-xai",
@@ -237,7 +239,7 @@ def evaluate(
         resume=resume,
         progress=progress,
     )
-    return finished(folder)
+    return finished(folder, table)
 
 
 def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:

@@ -20,7 +20,7 @@ def evaluate(
     questions: Annotated[
         QuestionSet, typer.Option(metavar="NAME", help="Which questions: simple or complex.")
     ] = "simple",
-    pooling: Annotated[str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten.")] = None,
+    poolings: Annotated[str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten.")] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Answers as JSON; only heatmaps of right ones are scored.")
     ] = None,
@@ -34,7 +34,7 @@ def evaluate(
 
     heatproof evaluate heatmaps/ --dataset data --predictions answers.json
 
-    heatproof evaluate maps.npz --dataset data --questions complex --pooling l2_norm_sq,max_norm
+    heatproof evaluate maps.npz --dataset data --questions complex --poolings l2_norm_sq,max_norm
     """
     from heatproof.api import evaluate as score
     from heatproof.cli.run import show_run
@@ -45,7 +45,7 @@ def evaluate(
             heatmaps,
             dataset=dataset,
             questions=questions,
-            poolings=None if pooling is None else [word.strip() for word in pooling.split(",") if word.strip()],
+            poolings=None if poolings is None else [word.strip() for word in poolings.split(",") if word.strip()],
             predictions=predictions,
             name=name,
             out=out,

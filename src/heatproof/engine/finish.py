@@ -18,8 +18,11 @@ from heatproof.run_folder import LEADERBOARD, STATISTICS, SUMMARY, RunFolder, Sc
 from heatproof.workspace import write_whole
 
 
-def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress: Progress) -> None:
-    """Score what needs whole data sets; write the tables, and what the run has to say into run.json."""
+def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress: Progress) -> pl.DataFrame:
+    """Score what needs whole data sets; write the tables, and what the run has to say into run.json.
+
+    Returns the leaderboard.
+    """
     parts = folder.scores(entry["folder"] for entry in manifest["explainers"])
     if not parts.paths:
         reasons = sorted({f"{failure['explainer']}: {failure['message']}" for failure in folder.failures()})
@@ -46,6 +49,7 @@ def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress
     if arrays := source.examples():
         folder.write_examples(arrays)
     progress("scoring: done", 3, 3)
+    return table.select(*COLUMNS)
 
 
 def every_row(

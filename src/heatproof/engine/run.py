@@ -12,6 +12,7 @@ from heatproof.engine.manifest import machine, machine_name, make_manifest
 from heatproof.engine.plan import Unit
 from heatproof.engine.resume import go_on, probe
 from heatproof.engine.sources import Explaining, Result, Source
+from heatproof.lazy import pl
 from heatproof.progress import Progress, silent
 from heatproof.run_folder import RunFolder
 
@@ -25,8 +26,8 @@ def run_source(
     options: Mapping[str, Any] | None = None,
     resume: bool = True,
     progress: Progress = silent,
-) -> None:
-    """Do what the folder lacks of a run of benchmark `name`, and make its tables.
+) -> pl.DataFrame:
+    """Do what the folder lacks of a run of benchmark `name`, make its tables, and return the leaderboard.
 
     A folder whose run had another configuration is an error that says what differs; nothing in it is touched.
     """
@@ -49,7 +50,7 @@ def run_source(
 
     missing = [unit for unit in source.units() if not folder.has(unit.folder, unit.chunk)]
     run_units(missing, source.compute, deliver, progress)
-    finish(folder, source, manifest, progress)
+    return finish(folder, source, manifest, progress)
 
 
 def failure_of(unit: Unit, failure: Failure) -> dict[str, Any]:

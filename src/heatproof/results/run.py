@@ -16,10 +16,12 @@ from heatproof.story import Story, read_story
 class Results:
     """The results of one run. Everything is read from the folder, so a run of last year opens like today's."""
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, leaderboard: pl.DataFrame | None = None) -> None:
         self.folder = Path(folder)
         self.files = RunFolder(self.folder)
         self.manifest: dict[str, Any] = self.files.manifest()
+        if leaderboard is not None:  # just made, so that its file need not be read
+            self._leaderboard = leaderboard
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.folder)!r})"
