@@ -19,6 +19,8 @@ TARGET_TITLES = {
     "logit": "Explaining the logit",
     "log_probability": "Explaining the log-probability",
 }
+AROUND = 3
+"""Blanks around a column of a table in a terminal."""
 BASELINE_FAMILIES = ("floor", "ceiling", "raw")
 
 
@@ -286,7 +288,7 @@ def terminal(run: Results, width: int, elsewhere: bool = False) -> list[Renderab
     tables: list[RenderableType] = []
     for board in boards(run):
         names = max([len(line.short) for line in board.lines] + [len("explainer")])
-        for part, columns in enumerate(that_fit(board, width - names, elsewhere)):
+        for part, columns in enumerate(that_fit(board, width - names - AROUND, elsewhere)):
             title = board.title if part == 0 else None
             table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
             table.add_column("explainer", no_wrap=True)
@@ -306,7 +308,7 @@ def that_fit(board: Board, room: int, elsewhere: bool) -> list[list[tuple[str, C
     used = 0
     for head, text in board.columns(elsewhere):
         words = max(map(len, head.split()))  # a heading may go over two lines, a number may not
-        wide = 2 + max([words, *(len(text(line)) for line in board.lines)])
+        wide = AROUND + max([words, *(len(text(line)) for line in board.lines)])
         if groups[-1] and used + wide > room and not head.startswith("paper"):
             groups.append([])
             used = 0
