@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import np
@@ -67,7 +68,7 @@ class Signals:
     masks: dict[str, NDArray[Any]]
     run: Results
 
-    @property
+    @cached_property
     def marks(self) -> dict[tuple[str, str, str], tuple[int, int]]:
         return {(m.explainer, m.target, m.case): (m.start, m.length) for m in self.run.story.marks}
 
