@@ -60,10 +60,15 @@ def test_the_cut_networks_are_the_models(net: Net) -> None:
         torch.testing.assert_close(logits, net.model(net.batch.inputs, *net.batch.context), rtol=0, atol=0)
 
 
+MODULES = ["signal", "strided_signal", "picture", "volume", "question"]
+"""The networks whose layer is a module: Captum knows neither functions nor tokens."""
+
+
 @quantities
-def test_grad_cam_equals_captum(map_net: Net, quantity: Quantity) -> None:
+@pytest.mark.parametrize("name", MODULES)
+def test_grad_cam_equals_captum(nets: dict[str, Net], name: str, quantity: Quantity) -> None:
     """Reference: Captum's LayerGradCam with ReLU, interpolated linearly."""
-    net = map_net
+    net = nets[name]
     turn: dict[str, Callable[[Tensor], Tensor]] = {
         "logit": lambda z: z,
         "probability": lambda z: z.softmax(1),
@@ -185,9 +190,9 @@ def test_layer_cam_equals_the_loop(net: Net, quantity: Quantity) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Setting backward hooks on ReLU")
-@pytest.mark.parametrize("name", ["signal", "strided_signal", "picture", "volume", "question"])
+@pytest.mark.parametrize("name", MODULES)
 def test_guided_grad_cam_equals_captum(nets: dict[str, Net], name: str) -> None:
-    """Reference: Captum's GuidedGradCam, interpolated linearly; it knows neither functions nor tokens."""
+    """Reference: Captum's GuidedGradCam, interpolated linearly."""
     net = nets[name]
     captum = CaptumGuidedGradCam(net.model, net.model.get_submodule(net.layer))
     expected = captum.attribute(

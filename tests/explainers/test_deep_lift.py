@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from captum.attr import DeepLift as CaptumDeepLift
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from heatproof.cases import Batch
 from heatproof.explainers.base import QUANTITIES, Quantity
@@ -61,10 +64,56 @@ def test_pooling_behind_a_relu_equals_the_loop(length: int, stride: int) -> None
     np.testing.assert_allclose(found[0, 0], multipliers * (x - b), **CLOSE)
 
 
+def literal_product(x: Tensor, b: Tensor, weight: Tensor) -> Tensor:
+    """y = sum of w_ij x_i x_j, pair by pair: x_i gets w_ij (x_i - b_i) (x_j + b_j) / 2, and x_j likewise."""
+    due = torch.zeros_like(x)
+    for i in range(len(x)):
+        for j in range(len(x)):
+            due[i] += weight[i, j] * (x[i] - b[i]) * (x[j] + b[j]) / 2
+            due[j] += weight[i, j] * (x[j] - b[j]) * (x[i] + b[i]) / 2
+    return due
+
+
+def test_products_have_the_two_point_rule() -> None:
+    """Reference: the rule pair by pair."""
+
+    class Products(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            flat = inputs.flatten(1)
+            return torch.stack([torch.einsum("bi,ij,bj->b", flat, weight, flat), (flat @ weight * flat).sum(1)], 1)
+
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(5, 5, generator=generator, dtype=torch.float64)
+    inputs = torch.randn(1, 1, 5, generator=generator, dtype=torch.float64)
+    expected = literal_product(inputs[0, 0], torch.full((5,), 0.3, dtype=torch.float64), weight)
+    for target in (0, 1):
+        found = DeepLift(baseline="0.3")(Products(), Batch(inputs, torch.tensor([target]), ("a",)), RNG)
+        torch.testing.assert_close(found[0, 0], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("norm", [lambda x: F.rms_norm(x, (6,), eps=1e-2), lambda x: F.normalize(x, eps=1e-30)])
+def test_norms_near_zero_equal_the_integral(norm: Callable[[Tensor], Tensor]) -> None:
+    """Reference: the mean gradient on the straight way, many steps, on a way that leads away from zero."""
+
+    class Normed(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return norm(inputs.flatten(1)) @ torch.arange(1, 7, dtype=torch.float64)[:, None].cos()
+
+    inputs = torch.randn(1, 6, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    start = 1e-4 * inputs
+    steps = torch.linspace(0, 1, 40001, dtype=torch.float64)[:, None, None] ** 2  # most of them near the start
+    points = (start + (inputs - start) * steps).requires_grad_()
+    gradients = torch.autograd.grad(Normed()(points).sum(), points)[0]
+    expected = ((gradients[1:] + gradients[:-1]) / 2 * points.detach().diff(dim=0)).sum(0)
+    baseline = "/".join(repr(value) for value in start.flatten().tolist())
+    found = DeepLift(baseline=baseline)(Normed(), Batch(inputs, torch.tensor([1]), ("a",)), RNG)  # the output itself
+    torch.testing.assert_close(found[0], expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_relevance_adds_up(nets: dict[str, Net], quantity: Quantity) -> None:
-    """Axiom: the sum is S(x) - S(b), also with functional and reused ReLUs; a transformer's products break it."""
-    for name in ("signal", "picture", "volume", "functional"):
+    """Axiom: the sum is S(x) - S(b), also with functional and reused ReLUs, and in a transformer."""
+    for name in ("signal", "picture", "volume", "functional", "transformer"):
         net = nets[name]
         relevance = DeepLift(quantity=quantity)(net.model, net.batch, RNG)
         for case in range(len(net.batch)):

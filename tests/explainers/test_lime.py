@@ -55,13 +55,13 @@ def test_coefficients_equal_the_lime_package(net: Net, quantity, hide):
 
 
 def test_ridge_equals_scikit_learn():
-    """Reference: scikit-learn's Ridge with sample weights; the sums are made in two parts."""
+    """Reference: scikit-learn's Ridge with sample weights, of two y; the sums are made in two parts."""
     rng = np.random.default_rng(0)
-    x, y, weights = rng.integers(0, 2, (60, 9)).astype(float), rng.normal(size=60), rng.uniform(0.1, 2, 60)
-    expected = Ridge(alpha=0.7).fit(x, y, sample_weight=weights).coef_
-    sums = WeightedSums(9, torch.zeros(1))
+    x, y, weights = rng.integers(0, 2, (60, 9)).astype(float), rng.normal(size=(2, 60)), rng.uniform(0.1, 2, 60)
+    expected = Ridge(alpha=0.7).fit(x, y.T, sample_weight=weights).coef_
+    sums = WeightedSums(9, 2, torch.zeros(1))
     for part in (slice(0, 13), slice(13, 60)):
-        sums.add(torch.tensor(x[part]), torch.tensor(y[part]), torch.tensor(weights[part]))
+        sums.add(torch.tensor(x[part]), torch.tensor(y[:, part]), torch.tensor(weights[part]))
     found = ridge(sums, 0.7)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 

@@ -12,12 +12,15 @@ from torch import Tensor, nn
 
 from heatproof.cases import Batch
 from heatproof.explainers import explainers
+from heatproof.explainers.base import QUANTITIES, Quantity, quantity_of
 from heatproof.explainers.memory import Footprint, halve_where_memory_runs_out, is_out_of_memory
 from heatproof.explainers.spec import make_explainer
+from heatproof.progress import listening
 from heatproof.seeds import CaseRandom
 from reference.explainers import Net
 
 SAMPLED = [name for name, cls in explainers.items() if "memory" in cls.__dataclass_fields__]
+SHARING = [name for name, cls in explainers.items() if cls().shares_passes]
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 
 
@@ -52,6 +55,54 @@ def test_work_goes_on_where_memory_runs_out(picture_net: Net, name: str) -> None
     torch.testing.assert_close(explainer(narrow, picture_net.batch, CaseRandom(0, name)), expected, **CLOSE)
     if narrow.seen:
         assert max(narrow.seen) > 3  # it was tried
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_all_quantities_where_memory_runs_out(picture_net: Net, name: str) -> None:
+    """Reference: each quantity on its own with room enough; progress goes forwards although work is done again."""
+    small = {
+        "smoothgrad": {"samples": 9}, "vargrad": {"samples": 9}, "lime": {"samples": 9},
+        "kernel_shap": {"samples": 9, "segmenter": "blocks"},
+    }.get(name, {})  # fmt: skip
+    narrow, rng, told = Narrow(picture_net.model, 3), CaseRandom(0, name), list[float]()
+    with listening(told.append):
+        found = make_explainer(name, **small).each(narrow, picture_net.batch, rng, QUANTITIES)
+    assert max(narrow.seen) > 3  # it was tried
+    for relevance, quantity in zip(found, QUANTITIES, strict=True):
+        expected = make_explainer(name, quantity=quantity, **small)(picture_net.model, picture_net.batch, rng)
+        torch.testing.assert_close(relevance, expected, **CLOSE)
+    assert told == sorted(set(told))
+    assert told[-1] == 1
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_nothing_is_counted_twice_where_memory_runs_out_for_the_last_quantity(
+    picture_net: Net, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model has room, its probabilities have not. Reference: the logit's relevance with room for everything."""
+    blocks = {"segmenter": "blocks"} if name == "kernel_shap" else {}
+    explainer, rng = make_explainer(name, rows=6, **blocks), CaseRandom(0, name)
+    expected = explainer.each(picture_net.model, picture_net.batch[:4], rng, ("logit", "probability"))
+    in_vain: list[int] = []
+
+    def short(outputs: Tensor, target: Tensor, quantity: Quantity) -> Tensor:
+        if quantity == "probability" and len(outputs) > 4:
+            in_vain.append(len(outputs))
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.")
+        return quantity_of(outputs, target, quantity)
+
+    monkeypatch.setattr("heatproof.explainers.sharing.quantity_of", short)
+    found = explainer.each(picture_net.model, picture_net.batch[:4], rng, ("logit", "probability"))
+    assert in_vain
+    torch.testing.assert_close(found, expected, **CLOSE)
+
+
+def test_progress_of_halves(picture_net: Net) -> None:
+    """Reference: by hand. Seven cases with room for three: the first three, then two halves of the other four."""
+    told: list[float] = []
+    with listening(told.append):
+        make_explainer("gradient")(Narrow(picture_net.model, 3), picture_net.batch, CaseRandom(0, "gradient"))
+    assert told == [1 / 2, 3 / 4, 1]
 
 
 def test_one_row_too_many_is_an_error(picture_net: Net) -> None:
@@ -121,11 +172,40 @@ def test_footprint_counts_functions_and_modules_alike() -> None:
     inputs, layer = torch.randn(3, 10, requires_grad=True), nn.Linear(10, 1000)
     with Footprint() as footprint:
         torch.tanh(layer(inputs))
-    assert sum(footprint.kept.values()) == 2 * 3 * 1000 * 4
+    assert footprint.kept == 2 * 3 * 1000 * 4
     assert footprint.largest == 2 * 3 * 1000 * 4
     with Footprint() as footprint, torch.no_grad():
         torch.tanh(layer(inputs))
     assert not footprint.kept
+
+
+def test_footprint_does_not_depend_on_which_addresses_are_free() -> None:
+    """Reference: ten results by hand, of which each is gone when the next but one is made."""
+    values = torch.randn(1000, requires_grad=True)
+    with Footprint() as footprint:
+        for _ in range(10):
+            values = values * 2
+    assert footprint.kept == 10 * 1000 * 4
+
+
+@pytest.mark.parametrize("name", ["rise", "integrated_gradients"])
+def test_a_cpu_takes_as_many_rows_at_once_as_are_quick(name: str) -> None:
+    """A network that is next to nothing, with room for all rows: 500 at once, or as many as are asked for.
+
+    Reference: the relevance of one row at a time.
+    """
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    batch = Batch(torch.randn(1, 1, 6).double(), torch.tensor([0]), ("a",))
+    seen: list[int] = []
+    model.register_forward_hook(lambda module, args, output: seen.append(len(output)))
+    options, rng = {"masks": 2000} if name == "rise" else {"steps": 1999}, CaseRandom(0, name)
+    found = make_explainer(name, **options)(model, batch, rng)
+    assert seen == [500] * 4
+    seen.clear()
+    make_explainer(name, rows=250, **options)(model, batch, rng)
+    assert seen == [250] * 8
+    torch.testing.assert_close(make_explainer(name, rows=1, **options)(model, batch, rng), found, **CLOSE)
 
 
 SAMPLES = {

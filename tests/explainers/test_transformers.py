@@ -165,8 +165,8 @@ def test_the_layer_with_a_gradient_is_read() -> None:
 
 
 @models
-def test_every_method_but_propagation_explains_a_transformer(model: VisionTransformer) -> None:
-    """Finite relevance that is not all zero; LRP says what it has no rule for."""
+def test_every_method_explains_a_transformer_or_says_why_not(model: VisionTransformer) -> None:
+    """Finite relevance, not all zero; LRP says what it has no rule for, guided backprop that there is no ReLU."""
     small = {
         "lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "rise": {"masks": 20}, "smoothgrad": {"samples": 3},
         "vargrad": {"samples": 3}, "integrated_gradients": {"steps": 3},
@@ -174,7 +174,12 @@ def test_every_method_but_propagation_explains_a_transformer(model: VisionTransf
     for name, cls in explainers.items():
         explainer = cls(**small.get(name, {}))
         if cls.family == "propagation":
-            with pytest.raises(HeatproofError, match=r"lrp has no rule for .*take a gradient or perturbation method"):
+            with pytest.raises(
+                HeatproofError, match=rf"{name} has no rule for .*take a gradient or perturbation method"
+            ):
+                explainer(model, BATCH, RNG)
+        elif cls.looks_at == "relus":
+            with pytest.raises(HeatproofError, match=r"this model has none, .* would be the plain gradient"):
                 explainer(model, BATCH, RNG)
         else:
             assert explainer(model, BATCH, RNG).any(), name

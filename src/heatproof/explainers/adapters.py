@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heatproof.cases import Batch
+from heatproof.devices import random_streams, seeded
 from heatproof.errors import HeatproofError
 from heatproof.explainers.base import ScoreExplainer, checked
 from heatproof.lazy import np, torch
+from heatproof.progress import part_by_part
 from heatproof.seeds import CaseRandom, derive_seed
 
 
@@ -46,21 +48,21 @@ class ForeignExplainer(ScoreExplainer):
             if len(batch) == 1 or not drew:
                 return relevance
         cases = [batch[i : i + 1] for i in range(len(batch))]
-        return torch.cat([checked(self.ask(model, case, rng)[0], case, self.label) for case in cases])
+        maps = part_by_part(cases, lambda case: checked(self.ask(model, case, rng)[0], case, self.label))
+        return torch.cat(maps)
 
     def ask(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> tuple[torch.Tensor, bool]:
         """The relevance of a batch, and whether random numbers were drawn for it."""
-        seed = derive_seed(rng.run_seed, rng.explainer, batch.ids[0])
-        with torch.random.fork_rng(devices=[]), other_states_kept():
-            torch.manual_seed(seed)
+        seed, device = derive_seed(rng.run_seed, rng.explainer, batch.ids[0]), batch.inputs.device
+        with seeded(seed, device), other_states_kept():
             np.random.seed(seed % 2**32)
             random.seed(seed)
-            before = random_states()
+            before = random_states(device)
             relevance = self.relevance(model, replace(batch, inputs=batch.inputs.clone()))
-            drew = random_states() != before
+            drew = random_states(device) != before
         if relevance is None:
             raise HeatproofError(f"{self.label} returned None; a function must return the relevance.")
-        relevance = torch.as_tensor(relevance, device=batch.inputs.device)
+        relevance = torch.as_tensor(relevance, device=device)
         return (relevance.unsqueeze(1) if relevance.ndim == batch.inputs.ndim - 1 else relevance), drew
 
 
@@ -109,9 +111,10 @@ def takes_context(function: Callable[..., Any]) -> bool:
     return more or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
-def random_states() -> tuple[Any, ...]:
+def random_states(device: torch.device) -> tuple[Any, ...]:
     """The states of the global random number generators, in a form that compares."""
-    return torch.get_rng_state().tolist(), str(np.random.get_state(legacy=False)), random.getstate()
+    states = [stream.get_state().tolist() for stream in random_streams(device)]
+    return states, str(np.random.get_state(legacy=False)), random.getstate()
 
 
 @contextmanager

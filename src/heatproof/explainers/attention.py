@@ -30,19 +30,20 @@ class AttentionRollout(Explainer):
         return 1
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        from heatproof.explainers.attention_maps import AttentionMaps, grid_of
+        from heatproof.explainers.attention_maps import AttentionMaps, grid_of, require_one_grid
 
         # With gradients, because without torch's own blocks take a short cut that hides their attention.
         with torch.enable_grad(), AttentionMaps() as attention:
             model(batch.inputs.detach().requires_grad_(), *batch.context)
-        maps = [map_.reshape(len(batch), -1, *map_.shape[-2:]).mean(1) for map_ in attention.maps]
-        if not maps:
+        if not attention.maps:
             raise HeatproofError(
                 f"{self.name} needs a transformer, and no attention was seen in this model;"
                 " take a class activation map or a gradient method (heatproof list explainers)."
             )
-        tokens = maps[-1].shape[1]
+        require_one_grid(attention.maps)
+        tokens = attention.maps[-1].shape[-1]
         extent = grid_of(attention.patches, tokens)
+        maps = [map_.reshape(len(batch), -1, tokens, tokens).mean(1) for map_ in attention.maps]
         rolled = torch.eye(tokens).to(maps[0])
         for map_ in maps:
             rolled = (map_ + torch.eye(tokens).to(map_)) / 2 @ rolled

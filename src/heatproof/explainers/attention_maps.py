@@ -42,15 +42,31 @@ class AttentionMaps(TorchFunctionMode):
             given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False))
             self.note(attention_of(**{n: v for n, v in (given | kwargs).items() if n not in ("value", "dropout_p")}))
         result = func(*args, **kwargs)
-        if name == "softmax":
+        if name == "softmax" and over_the_last_axis(result, *args[1:2], **kwargs):
             self.note(result)
         elif name in CONVOLUTIONS and max(result.shape[2:]) > 1:
             self.patches = result.shape[2:]
         return result
 
     def note(self, attention: Tensor) -> None:
-        if attention.ndim >= 3 and attention.shape[-1] == attention.shape[-2] > 1:
+        if attention.ndim >= 3 and attention.shape[-1] > 1:
             self.maps.append(attention.detach())
+
+
+def over_the_last_axis(result: Tensor, dim: Any = None, **_: Any) -> bool:
+    return dim in (-1, result.ndim - 1)
+
+
+def require_one_grid(maps: Sequence[Tensor]) -> None:
+    """An error where tokens are merged on the way, or fewer are looked at than look."""
+    sizes = list({(map_.shape[-2], map_.shape[-1]): None for map_ in maps})
+    if len(sizes) > 1 or sizes[0][0] != sizes[0][1]:
+        seen = ", then ".join(f"from {queries} to {keys}" for queries, keys in sizes[:3])
+        raise HeatproofError(
+            f"attention_rollout multiplies the attention of all blocks, and in this model that goes {seen} tokens."
+            " It needs one token for each patch in every block, without windows, merging or pooling by attention; take"
+            " a class activation map or a gradient method (heatproof list explainers)."
+        )
 
 
 def attention_of(
@@ -75,7 +91,7 @@ def attention_of(
 
 def grid_of(patches: torch.Size | None, tokens: int) -> torch.Size:
     """The grid that the tokens cover, behind the class token and perhaps a few more."""
-    from heatproof.explainers.layers import FURTHER_TOKENS
+    from heatproof.explainers.places import FURTHER_TOKENS
 
     if patches is None or not 0 <= tokens - prod(patches) <= FURTHER_TOKENS:
         found = "no convolution" if patches is None else "a grid of " + " x ".join(map(str, patches))

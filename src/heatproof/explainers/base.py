@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
+from heatproof.explainers.guards import gradients_possible, hookable, untouched
 from heatproof.lazy import torch
+from heatproof.progress import part_by_part, reached
 from heatproof.registry import Registry
 from heatproof.seeds import CaseRandom, SampleDraws
 
@@ -54,6 +56,10 @@ class Explainer(ABC):
         """Forward plus backward passes of the model per case, or the most there can be."""
         return 0
 
+    def layer_read(self, model: torch.nn.Module, batch: Batch) -> str:
+        """The name of the layer that it reads maps from, several with commas between; empty if it reads none."""
+        return ""
+
     def problem_with(self, masks: Collection[str]) -> str:
         """A sentence that says why it cannot explain cases with these ground truths; empty if it can."""
         return ""
@@ -73,18 +79,39 @@ class Explainer(ABC):
 
     def __call__(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         """Explain a batch, in halves where memory runs out; the model is left as it was, also when this raises."""
+        model = hookable(model)
+        return self.guarded(model, batch, lambda cases: [self.explain(model, cases, rng)])[0]
+
+    @property
+    def shares_passes(self) -> bool:
+        """Whether `each` explains several quantities from the same passes forward, which costs less than one by one."""
+        return False
+
+    def each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
+        """What a call gives for each of these quantities; all the same if it does not look at the model's score."""
+        return [self(model, batch, rng)] * len(quantities)
+
+    def guarded(
+        self, model: torch.nn.Module, batch: Batch, explain: Callable[[Batch], list[torch.Tensor]]
+    ) -> list[torch.Tensor]:
+        """The maps that `explain(batch)` makes, checked; the model is looked after, and memory."""
         from heatproof.explainers.memory import memory_error_noted
 
         with (
             memory_error_noted(raises=len(batch) == 1) as ran_out,
+            gradients_possible(batch) as cases,
             untouched(model, freeze=self.freezes),
             self.weights_watched(model),
         ):
-            relevance = self.explain(model, batch, rng)
+            found = explain(cases)
         if ran_out:
             middle = len(batch) // 2
-            return torch.cat([self(model, half, rng) for half in (batch[:middle], batch[middle:])])
-        return checked(relevance, batch, self.label)
+            halves = part_by_part((batch[:middle], batch[middle:]), lambda half: self.guarded(model, half, explain))
+            return [torch.cat(both) for both in zip(*halves, strict=True)]
+        reached(1)
+        return [checked(relevance, batch, self.label) for relevance in found]
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -120,6 +147,11 @@ class ScoreExplainer(Explainer):
     def __post_init__(self) -> None:
         require_one_of(self, "quantity", QUANTITIES)
 
+    def each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
+        return part_by_part(quantities, lambda quantity: replace(self, quantity=quantity)(model, batch, rng))
+
     def score(
         self,
         model: torch.nn.Module,
@@ -140,7 +172,7 @@ class ScoreExplainer(Explainer):
         with torch.enable_grad():
             inputs = inputs.detach().requires_grad_()
             total = self.score(model, inputs, context, target).sum()
-        return torch.autograd.grad(total, inputs)[0]
+        return slope(total, inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +237,21 @@ class SampledExplainer(ScoreExplainer):
         return self.gradient(model, inputs, context_rows(batch, case), batch.target[case])
 
 
+def slope(total: torch.Tensor, inputs: torch.Tensor, retain_graph: bool = False) -> torch.Tensor:
+    """d total / d inputs."""
+    require_gradient(total)
+    return torch.autograd.grad(total, inputs, retain_graph=retain_graph)[0]
+
+
+def require_gradient(total: torch.Tensor) -> None:
+    """The score must depend on the inputs in a way that autograd can follow."""
+    if not total.requires_grad:
+        raise HeatproofError(
+            "no gradient leads from the model's outputs to its inputs: its forward detaches them, or runs within"
+            " torch.no_grad. Take that out, or take a method that asks for scores only (rise, lime, occlusion ...)."
+        )
+
+
 def context_rows(batch: Batch, case: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The context of each row, where row i belongs to case `case[i]`."""
     return tuple(tensor[case] for tensor in batch.context)
@@ -215,80 +262,44 @@ def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity)
     if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2:
         found = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         raise HeatproofError(f"the model must return logits of shape (cases, classes), got {found}.")
-    if quantity == "probability":
-        outputs = outputs.softmax(1)
-    elif quantity == "log_probability":
-        outputs = outputs.log_softmax(1)
+    scores = class_scores(outputs, quantity)
+    if scores.device.type != "cpu":  # others do not say what is out of range, or never work again
+        require_classes(target, outputs.shape[1])
     try:
-        return outputs.gather(1, target[:, None])[:, 0]
-    except RuntimeError as problem:
-        raise HeatproofError(
-            f"the target must be a whole number between 0 and {outputs.shape[1] - 1}, the model has {outputs.shape[1]}"
-            f" outputs; got {target.min().item()} to {target.max().item()}."
-        ) from problem
+        return scores.gather(1, target[:, None])[:, 0]
+    except RuntimeError:
+        require_classes(target, outputs.shape[1])
+        raise
 
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+def class_scores(outputs: torch.Tensor, quantity: Quantity) -> torch.Tensor:
+    """Logits, probabilities or log-probabilities (B, K) of all classes.
 
-
-def contiguous_gradient(_module: torch.nn.Module, _args: Any, output: torch.Tensor) -> None:
-    """Forward hook for batch norms: torch 2.13 makes wrong gradients from some other strides (one case, CPU)."""
-    if output.requires_grad:
-        layout = torch.contiguous_format
-        if output.ndim == 4 and not output.is_contiguous() and output.is_contiguous(memory_format=torch.channels_last):
-            layout = torch.channels_last  # the plain one would be right too, but slow
-        output.register_hook(lambda gradient: gradient.contiguous(memory_format=layout))
-
-
-@contextmanager
-def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
-    """Evaluation mode; on leaving, modes, flags, gradients and hooks are what they were.
-
-    `freeze` switches gradients of parameters off meanwhile, which saves work where only those of inputs are needed.
+    One output z is that of a binary classifier: class 1 has the logit z and the probability sigmoid(z), class 0 the
+    logit -z and the probability sigmoid(-z).
     """
-    require_module(model)
-    modules = list(model.modules())
-    parameters = [p for module in modules for p in module._parameters.values() if p is not None]
-    modes = [(module, module.training) for module in modules]
-    states = [(parameter, parameter.requires_grad, parameter.grad) for parameter in parameters]
-    first_hook = torch.utils.hooks.RemovableHandle.next_id  # hooks of later numbers were left behind
-    norms = torch.nn.modules.batchnorm._BatchNorm
-    try:
-        for module, mode in modes:
-            if mode:
-                module.training = False
-        for module in modules:
-            if isinstance(module, norms):
-                module.register_forward_hook(contiguous_gradient)
-        for parameter, flag, gradient in states:
-            if gradient is not None:
-                parameter.grad = None
-            if freeze and flag:
-                parameter.requires_grad = False
-        yield
-    finally:
-        for module, mode in modes:
-            if module.training != mode:
-                module.training = mode
-        for module in modules:
-            for name in HOOKS:
-                if hooks := module.__dict__[name]:
-                    for left in [number for number in hooks if number >= first_hook]:
-                        del hooks[left]
-        for parameter, flag, gradient in states:
-            if parameter.requires_grad != flag:
-                parameter.requires_grad = flag
-            if parameter.grad is not gradient:
-                parameter.grad = gradient
+    if outputs.shape[1] == 1:
+        both = torch.cat([-outputs, outputs], 1)
+        if quantity == "probability":
+            return both.sigmoid()
+        return torch.nn.functional.logsigmoid(both) if quantity == "log_probability" else both
+    if quantity == "probability":
+        return outputs.softmax(1)
+    return outputs.log_softmax(1) if quantity == "log_probability" else outputs
 
 
-def require_module(model: object) -> None:
-    """The model must be a module: its layers, modes and weights are looked after."""
-    if not isinstance(model, torch.nn.Module):
-        found = getattr(model, "__name__", "")
+def predicted_classes(outputs: torch.Tensor) -> torch.Tensor:
+    """The class (B,) with the highest logit; of a single output z, class 1 where z is above zero."""
+    return class_scores(outputs, "logit").argmax(1)
+
+
+def require_classes(target: torch.Tensor, classes: int) -> None:
+    low, high = target.min().item(), target.max().item()
+    highest = max(classes, 2) - 1
+    if target.dtype != torch.int64 or low < 0 or high > highest:
+        counted = f"{classes} outputs" if classes > 1 else "1 output, which speaks for class 1 and against class 0"
         raise HeatproofError(
-            f"the model must be a torch.nn.Module that gives logits, got {type(model).__name__} {found}".rstrip()
-            + "; wrap a function in a module whose forward calls it."
+            f"the target must be a whole number between 0 and {highest}, the model has {counted}; got {low} to {high}."
         )
 
 
@@ -307,8 +318,10 @@ def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
         finite = relevance.isfinite().flatten(1).all(1)
         bad = [case for case, good in zip(batch.ids, finite.tolist(), strict=True) if not good]
         if bad:
+            half = relevance.dtype in (torch.float16, torch.bfloat16)
             raise HeatproofError(
                 f"{label} returned NaN or infinite relevance for {len(bad)} case(s), the first is {bad[0]!r}."
+                + " In half precision small numbers become zero: explain model.float()." * half
             )
     return relevance.detach()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from heatproof.cases import Batch
+from heatproof.devices import device_of, seeded
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import Explainer, ScoreExplainer, Size, register_explainer
+from heatproof.explainers.base import Explainer, Quantity, ScoreExplainer, Size, register_explainer
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom, derive_seed
 
@@ -121,23 +122,38 @@ class Randomised(ScoreExplainer):
     def passes(self, size: Size) -> int:
         return self.other().passes(size)
 
+    def layer_read(self, model: torch.nn.Module, batch: Batch) -> str:
+        return self.other().layer_read(model, batch)
+
     def problem_with(self, masks: Collection[str]) -> str:
         return self.other().problem_with(masks)
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         return self.other()(randomised(model, derive_seed(rng.run_seed, "weights")), batch, rng)
 
+    @property
+    def shares_passes(self) -> bool:
+        return self.other().shares_passes
+
+    def each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
+        def explain(cases: Batch) -> list[torch.Tensor]:
+            return self.other().each(randomised(model, derive_seed(rng.run_seed, "weights")), cases, rng, quantities)
+
+        return self.guarded(model, batch, explain)
+
 
 def randomised(model: torch.nn.Module, seed: int) -> torch.nn.Module:
     """A copy of the model, every layer set up anew as its class does it; weights of no layer are shuffled.
 
-    Drawn in the plain order of memory, then laid out as the model's own: the values do not depend on the layout.
+    Drawn on the CPU in the plain order of memory, then laid out as the model's own and where that is: the values depend
+    on neither.
     """
-    copied = copy.deepcopy(model)
+    copied = copy.deepcopy(model).cpu()
     for parameter in copied.parameters():
         parameter.data = parameter.data.contiguous()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         for module in copied.modules():
             if callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
@@ -146,8 +162,8 @@ def randomised(model: torch.nn.Module, seed: int) -> torch.nn.Module:
                     shuffled = parameter.detach().flatten()[torch.randperm(parameter.numel())]
                     parameter.data = shuffled.view_as(parameter)
     for parameter, old in zip(copied.parameters(), model.parameters(), strict=True):
-        parameter.data = torch.empty_like(old).copy_(parameter.data)
-    return copied
+        parameter.data = torch.empty_like(old, device="cpu").copy_(parameter.data)
+    return copied.to(device_of(model))
 
 
 @register_explainer("oracle")

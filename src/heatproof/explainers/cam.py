@@ -8,6 +8,7 @@ class token, laid out on the grid of patches.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +16,6 @@ from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
 from heatproof.explainers.base import (
     Quantity,
-    SampledExplainer,
     ScoreExplainer,
     Size,
     quantity_of,
@@ -23,11 +23,17 @@ from heatproof.explainers.base import (
     require_one_of,
 )
 from heatproof.explainers.gradients import GuidedBackprop
+from heatproof.explainers.guards import untouched
+from heatproof.explainers.sharing import SharingExplainer
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
 
 if TYPE_CHECKING:
     from heatproof.explainers.layers import Activation
+
+
+ROUNDING = 8
+"""Units in the last place by which the values of a constant map may differ."""
 
 
 def resize(maps: torch.Tensor, space: tuple[int, ...]) -> torch.Tensor:
@@ -53,35 +59,51 @@ def min_max(maps: torch.Tensor) -> torch.Tensor:
     return (maps - per_map(low, maps)) / per_map(spread, maps)
 
 
+def masks_of(maps: torch.Tensor, space: tuple[int, ...]) -> torch.Tensor:
+    """Maps (B, C, *any) up-sampled and scaled to [0, 1]; zero where a map is constant.
+
+    That is judged before up-sampling, which makes rounding noise of a constant.
+    """
+    low, high = maps.flatten(2).amin(2), maps.flatten(2).amax(2)
+    noise = ROUNDING * torch.finfo(maps.dtype).eps * torch.maximum(low.abs(), high.abs())
+    return min_max(resize(maps, space)).where(per_map(high - low > noise, maps), 0)
+
+
 def ratio(numerator: torch.Tensor, denominator: torch.Tensor) -> torch.Tensor:
     """numerator / denominator, zero where the denominator is zero."""
     return torch.where(denominator == 0, torch.zeros_like(denominator), numerator / denominator)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Feature maps A (B, C, *any) of a layer, and d S / d A for each explained quantity S."""
+
+    layer: str
+    maps: torch.Tensor
+    gradients: list[torch.Tensor]
 
 
 def maps_and_gradient(
     model: torch.nn.Module, batch: Batch, layer: str | None, quantity: Quantity
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Feature maps A (B, C, *any) of the layer, and d S / d A."""
-    return stages(model, batch, layer, quantity, every=False)[-1]
+    stage = stages(model, batch, layer, (quantity,), every=False)[-1]
+    return stage.maps, stage.gradients[0]
 
 
 def stages(
-    model: torch.nn.Module, batch: Batch, layer: str | None, quantity: Quantity, every: bool
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """The same of the last layer of every extent, fine to coarse, or of the last one alone.
-
-    A layer of tokens counts only if its grid has a gradient: what the last block of a transformer makes of all but the
-    class token leads nowhere.
-    """
+    model: torch.nn.Module, batch: Batch, layer: str | None, quantities: Sequence[Quantity], every: bool
+) -> list[Stage]:
+    """The last layer of every extent, fine to coarse, or the last one alone."""
     from heatproof.explainers.layers import spatial_activations
 
-    return with_gradients(*spatial_activations(model, batch, layer), batch, quantity, every)
+    return with_gradients(*spatial_activations(model, batch, layer, every), batch, quantities, every)
 
 
 def with_gradients(
-    outputs: torch.Tensor, found: list[Activation], batch: Batch, quantity: Quantity, every: bool
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Maps and gradients of the activations of one pass that count, which need a backward pass."""
+    outputs: torch.Tensor, found: list[Activation], batch: Batch, quantities: Sequence[Quantity], every: bool
+) -> list[Stage]:
+    """Maps and gradients of the activations of one pass that count; each quantity needs a backward pass."""
     from heatproof.explainers.layers import last_of_each_extent
 
     if found[-1].tokens:
@@ -89,19 +111,46 @@ def with_gradients(
     else:
         found = last_of_each_extent(found) if every else found[-1:]
     with torch.enable_grad():
-        total = quantity_of(outputs, batch.target, quantity).sum()
-    gradients = torch.autograd.grad(total, [activation.output for activation in found], allow_unused=True)
-    pairs = [
-        (activation.maps(activation.output.detach()), activation.maps(gradient))
-        for activation, gradient in zip(found, gradients, strict=True)
-        if gradient is not None and (not activation.tokens or bool(activation.maps(gradient).any()))
+        totals = [quantity_of(outputs, batch.target, quantity).sum() for quantity in quantities]
+    edges = [activation.edge for activation in found]
+    backward = [
+        torch.autograd.grad(total, edges, allow_unused=True, retain_graph=total is not totals[-1]) for total in totals
     ]
-    if not pairs:
+    gradients = [
+        [activation.places.maps(given) for given in each if given is not None]
+        for activation, *each in zip(found, *backward, strict=True)
+    ]
+    chosen = [place for place, each in enumerate(gradients) if each]
+    if found[-1].tokens:
+        chosen = tokens_that_count(found, gradients)
+    if not chosen:
         raise HeatproofError(
             "the layer that the class activation map reads does not lead to the model's output;"
             " name one that does with layer=NAME."
         )
-    return pairs[-1:] if found[-1].tokens else pairs
+    return [Stage(found[place].name, found[place].maps(), gradients[place]) for place in chosen]
+
+
+def tokens_that_count(found: list[Activation], gradients: list[list[torch.Tensor]]) -> list[int]:
+    """The last tokens whose grid has a gradient, and all of it: which of these activations, if any.
+
+    What the last block of a transformer makes of all but the class token leads nowhere. All that the grid still has to
+    say then passes the norm before the last attention, and only the class token passes by.
+    """
+    only_the_class_token = len(found) == 1
+    for place in reversed(range(len(found))):
+        if any(bool(gradient.any()) for gradient in gradients[place]):
+            if found[place].is_bottleneck or only_the_class_token:
+                return [place]
+        elif found[place].is_bottleneck:
+            only_the_class_token = True
+    return []
+
+
+def layers_read(model: torch.nn.Module, batch: Batch, layer: str | None, every: bool = False) -> str:
+    """The names of the layers that `stages` gives for the logit."""
+    with untouched(model):
+        return ", ".join(stage.layer for stage in stages(model, batch, layer, ("logit",), every))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +172,9 @@ class GradientCam(ScoreExplainer):
         weights = self.weights(maps, gradient)
         cam = ((per_map(weights, maps) if weights.ndim == 2 else weights) * maps).sum(1, keepdim=True)
         return resize(self.lifted(cam).clamp(min=0), batch.space)
+
+    def layer_read(self, model: torch.nn.Module, batch: Batch) -> str:
+        return layers_read(model, batch, self.layer)
 
     def lifted(self, cam: torch.Tensor) -> torch.Tensor:
         """The weighted sum as it goes into max(0, .)."""
@@ -235,15 +287,18 @@ class GuidedGradCam(ScoreExplainer):
     def passes(self, size: Size) -> int:
         return 4
 
+    def layer_read(self, model: torch.nn.Module, batch: Batch) -> str:
+        return layers_read(model, batch, self.layer)
+
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        guided = GuidedBackprop(quantity=self.quantity, relus=self.relus).explain(model, batch, rng)
         cam = GradCam(quantity=self.quantity, layer=self.layer, gradients=self.gradients)
-        return guided * cam.explain(model, batch, rng)
+        guided = GuidedBackprop(quantity=self.quantity, relus=self.relus)
+        return cam.explain(model, batch, rng) * guided.explain(model, batch, rng)
 
 
 @register_explainer("score_cam")
 @dataclass(frozen=True, kw_only=True)
-class ScoreCam(SampledExplainer):
+class ScoreCam(SharingExplainer):
     """Score-CAM: max(0, sum_k w_k A_k), w = softmax over k of the score of x times the k-th map scaled to [0, 1]."""
 
     family = "cam"
@@ -257,23 +312,29 @@ class ScoreCam(SampledExplainer):
     def passes(self, size: Size) -> int:
         return 1 + size.channels[-1]
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+    def layer_read(self, model: torch.nn.Module, batch: Batch) -> str:
+        return layers_read(model, batch, self.layer)
+
+    def explain_each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
         maps = self.maps(model, batch)
-        scores = torch.zeros(maps.shape[:2]).to(maps)
+        scores = maps.new_zeros(len(quantities), *maps.shape[:2])
 
         def work(case: torch.Tensor, channel: torch.Tensor) -> None:
-            mask = min_max(resize(maps[case, channel].unsqueeze(1), batch.space))
-            scores[case, channel] = self.score_rows(model, batch.inputs[case] * mask, batch, case)
+            mask = masks_of(maps[case, channel].unsqueeze(1), batch.space)
+            scores[:, case, channel] = self.scores(model, batch.inputs[case] * mask, batch, case, quantities)
 
         self.sweep(model, batch, maps.shape[1], work)
         # Up-sampling is linear, so the sum may come first.
-        return resize((per_map(scores.softmax(1), maps) * maps).sum(1, keepdim=True), batch.space).clamp(min=0)
+        cams = [(per_map(weights.softmax(1), maps) * maps).sum(1, keepdim=True) for weights in scores]
+        return [resize(cam, batch.space).clamp(min=0) for cam in cams]
 
     def maps(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """The feature maps; of a transformer those that Grad-CAM reads, for which it takes a gradient."""
+        """The feature maps; of a transformer those that Grad-CAM of the logit reads, for which it takes a gradient."""
         from heatproof.explainers.layers import spatial_activations
 
-        outputs, found = spatial_activations(model, batch, self.layer)
+        outputs, found = spatial_activations(model, batch, self.layer, every=False)
         if found[-1].tokens and self.layer is None:
-            return with_gradients(outputs, found, batch, self.quantity, every=False)[-1][0]
-        return found[-1].maps(found[-1].output.detach())
+            return with_gradients(outputs, found, batch, ("logit",), every=False)[-1].maps
+        return found[-1].maps()

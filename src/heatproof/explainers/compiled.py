@@ -8,8 +8,6 @@ from torch.export.unflatten import InterpreterModule
 
 from heatproof.errors import HeatproofError
 
-MAP_OPERATIONS = ("conv", "batch_norm", "max_pool", "avg_pool", "upsample")
-
 
 def is_script(module: nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule)
@@ -20,11 +18,6 @@ def operations(module: nn.Module) -> list[str]:
     graph = module.graph if isinstance(module, (InterpreterModule, torch.fx.GraphModule)) else None
     targets = [] if graph is None else [node.target for node in graph.nodes if node.op == "call_function"]
     return [target.__name__ for target in targets if isinstance(target, torch._ops.OpOverload)]
-
-
-def makes_maps(module: nn.Module) -> bool:
-    """Whether an exported module makes maps, as a convolution does."""
-    return any(name.startswith(MAP_OPERATIONS) for name in operations(module))
 
 
 def require_functions(model: nn.Module, explainer: str) -> None:

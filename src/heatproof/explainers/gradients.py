@@ -6,23 +6,28 @@ and need no further dependency. The tests hold them equal to Captum's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from heatproof.cases import Batch
+from heatproof.devices import in_double
 from heatproof.exact import normal
 from heatproof.explainers.base import (
     LooksAt,
-    SampledExplainer,
+    Quantity,
     ScoreExplainer,
     Size,
     register_explainer,
+    require_gradient,
     require_one_of,
     require_positive,
+    slope,
 )
 from heatproof.explainers.baseline_inputs import baseline_of, require_baseline
+from heatproof.explainers.sharing import SharingExplainer
 from heatproof.lazy import np, torch
+from heatproof.progress import part, part_by_part
 from heatproof.seeds import CaseRandom, SampleDraws
 
 
@@ -56,7 +61,7 @@ class GradientXInput(Gradient):
 
 @register_explainer("smoothgrad")
 @dataclass(frozen=True, kw_only=True)
-class SmoothGrad(SampledExplainer):
+class SmoothGrad(SharingExplainer):
     """Mean gradient over noisy copies: mean_i d S / d x at x + e_i, e_i ~ N(0, (sigma * (max x - min x))^2)."""
 
     family = "gradient"
@@ -75,25 +80,33 @@ class SmoothGrad(SampledExplainer):
     def passes(self, size: Size) -> int:
         return 2 * self.samples
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        total = torch.zeros_like(batch.inputs)
+    def explain_each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
+        totals = [torch.zeros_like(batch.inputs) for _ in quantities]
 
-        def add(case: torch.Tensor, gradient: torch.Tensor) -> None:
-            total.index_add_(0, case, gradient)
+        def add(case: torch.Tensor, gradients: list[torch.Tensor]) -> None:
+            for total, gradient in zip(totals, gradients, strict=True):
+                total.index_add_(0, case, gradient)
 
-        self.over_noisy_copies(model, batch, rng, add)
-        return total / self.samples
+        self.over_noisy_copies(model, batch, rng, quantities, add)
+        return [total / self.samples for total in totals]
 
     def over_noisy_copies(
-        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, use: Callable[[torch.Tensor, torch.Tensor], None]
+        self,
+        model: torch.nn.Module,
+        batch: Batch,
+        rng: CaseRandom,
+        quantities: Sequence[Quantity],
+        use: Callable[[torch.Tensor, list[torch.Tensor]], None],
     ) -> None:
-        """Call `use(case, gradient)` for blocks of rows that together are all noisy copies of all cases."""
+        """Call `use(case, gradients)` for blocks of rows that together are all noisy copies of all cases."""
         values = batch.inputs.flatten(1)
         spread = self.sigma * (values.amax(1) - values.amin(1)).view(-1, *[1] * (batch.inputs.ndim - 1))
 
         def work(case: torch.Tensor, _sample: torch.Tensor, noise: torch.Tensor) -> None:
             noisy = batch.inputs[case] + spread[case] * noise.to(batch.inputs)
-            use(case, self.gradient_rows(model, noisy, batch, case))
+            use(case, self.gradients_at(model, noisy, batch, case, quantities))
 
         self.sweep(model, batch, self.samples, work, self.noise(batch, rng))
 
@@ -115,23 +128,28 @@ class VarGrad(SmoothGrad):
 
     paper = "Adebayo et al. 2018"
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+    def explain_each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
         # In float64: the difference of two nearly equal numbers.
-        total, squares = (torch.zeros_like(batch.inputs, dtype=torch.float64) for _ in range(2))
+        totals, squares = ([in_double(torch.zeros_like(batch.inputs)) for _ in quantities] for _ in range(2))
 
-        def add(case: torch.Tensor, gradient: torch.Tensor) -> None:
-            square = gradient.double().square()
-            total.index_add_(0, case, gradient.double())
-            squares.index_add_(0, case, square)
+        def add(case: torch.Tensor, gradients: list[torch.Tensor]) -> None:
+            doubles = [in_double(gradient) for gradient in gradients]
+            more = [*doubles, *[double.square() for double in doubles]]
+            case = case.to(more[0].device)
+            for total, values in zip([*totals, *squares], more, strict=True):
+                total.index_add_(0, case, values)
 
-        self.over_noisy_copies(model, batch, rng, add)
-        variance = squares / self.samples - (total / self.samples).square()
-        return variance.clamp(min=0).to(batch.inputs)
+        self.over_noisy_copies(model, batch, rng, quantities, add)
+        pairs = zip(totals, squares, strict=True)
+        variances = [square / self.samples - (total / self.samples).square() for total, square in pairs]
+        return [variance.clamp(min=0).to(batch.inputs) for variance in variances]
 
 
 @register_explainer("integrated_gradients")
 @dataclass(frozen=True, kw_only=True)
-class IntegratedGradients(SampledExplainer):
+class IntegratedGradients(SharingExplainer):
     """(x - b) * integral_0^1 of d S / d x at b + a (x - b) over a, for a baseline b.
 
     steps      intervals of the trapezoid rule (steps + 1 points), or points of the Gauss-Legendre rule
@@ -163,36 +181,72 @@ class IntegratedGradients(SampledExplainer):
         """Without the doublings that a tolerance may ask for."""
         return 2 * (self.steps + (self.rule == "trapezoid"))
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        baseline = baseline_of(self, self.baseline, batch.inputs)
-        relevance = self.integrate(model, batch, baseline, self.steps)
-        if self.tolerance is None:
-            return relevance
+    def explain_each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
+        baseline, tolerance = baseline_of(self, self.baseline, batch.inputs), self.tolerance
+        if tolerance is None:
+            return self.integrate(model, batch, baseline, self.steps, quantities)
+        with part(0, 2):
+            found = self.integrate(model, batch, baseline, self.steps, quantities)
+        pairs = [(replace(self, quantity=one), relevance) for one, relevance in zip(quantities, found, strict=True)]
+        with part(1, 2):
+            return part_by_part(pairs, lambda pair: pair[0].refined(model, batch, baseline, pair[1], tolerance))
+
+    def refined(
+        self,
+        model: torch.nn.Module,
+        batch: Batch,
+        baseline: torch.Tensor,
+        relevance: torch.Tensor,
+        tolerance: float,
+    ) -> torch.Tensor:
+        """The relevance with twice the steps, and twice again, for cases that are not within the tolerance."""
         steps = self.steps
-        for _ in range(DOUBLINGS):
-            open_cases = (self.completeness_error(model, batch, baseline, relevance) > self.tolerance).nonzero()[:, 0]
-            if not len(open_cases):
+        for doubling in range(DOUBLINGS):
+            error = self.completeness_error(model, batch, baseline, relevance)
+            left = (error > tolerance).nonzero()[:, 0].tolist()
+            if not left:
                 break
             steps *= 2
-            # Case by case, so that what one case needs does not change another's relevance.
-            for case in open_cases.tolist():
-                one = slice(case, case + 1)
-                relevance[one] = self.integrate(model, batch[one], baseline[one], steps)
+            with part(doubling, DOUBLINGS):
+                relevance[left] = self.one_by_one(model, batch, baseline, steps, left)
         return relevance
 
-    def integrate(self, model: torch.nn.Module, batch: Batch, baseline: torch.Tensor, steps: int) -> torch.Tensor:
-        """The integral by the rule with this many steps."""
+    def one_by_one(
+        self, model: torch.nn.Module, batch: Batch, baseline: torch.Tensor, steps: int, cases: list[int]
+    ) -> torch.Tensor:
+        """The integrals of some cases, so that what one case needs does not change another's relevance."""
+
+        def integral(case: int) -> torch.Tensor:
+            one = slice(case, case + 1)
+            return self.integrate(model, batch[one], baseline[one], steps, (self.quantity,))[0]
+
+        return torch.cat(part_by_part(cases, integral))
+
+    def integrate(
+        self,
+        model: torch.nn.Module,
+        batch: Batch,
+        baseline: torch.Tensor,
+        steps: int,
+        quantities: Sequence[Quantity],
+    ) -> list[torch.Tensor]:
+        """The integrals by the rule with this many steps."""
         column = (-1, *[1] * (batch.inputs.ndim - 1))
         share, weight = (values.to(batch.inputs).view(column) for values in self.nodes(steps))
         difference = batch.inputs - baseline
-        total = torch.zeros_like(batch.inputs)
+        totals = [torch.zeros_like(batch.inputs) for _ in quantities]
 
         def work(case: torch.Tensor, point: torch.Tensor) -> None:
             inputs = baseline[case] + share[point] * difference[case]
-            total.index_add_(0, case, weight[point] * self.gradient_rows(model, inputs, batch, case))
+            gradients = self.gradients_at(model, inputs, batch, case, quantities)
+            weighted = [weight[point] * gradient for gradient in gradients]
+            for total, values in zip(totals, weighted, strict=True):
+                total.index_add_(0, case, values)
 
         self.sweep(model, batch, len(share), work)
-        return difference * total
+        return [difference * total for total in totals]
 
     def nodes(self, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Points of [0, 1] and their weights, in float64."""
@@ -217,7 +271,7 @@ DOUBLINGS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class ReluGradient(Gradient):
-    """The gradient with another backward pass of ReLUs.
+    """The gradient with another backward pass of ReLUs, and of all that does what they do (relu6, clamp from 0 ...).
 
     `relus` says of which: all, or "convs", those behind convolutions and on plain vectors. In a Relation Network the
     map of a deconvnet does not depend on the picture at all unless the ReLUs over pairs stay ordinary.
@@ -233,12 +287,18 @@ class ReluGradient(Gradient):
         require_one_of(self, "relus", ("all", "convs"))
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        from heatproof.explainers.compiled import require_functions
-        from heatproof.explainers.relu_backward import ReluBackward
+        from heatproof.explainers.compiled import require_layers
+        from heatproof.explainers.rectifiers import Noting, find_rectifiers, positive_backward
 
-        require_functions(model, self.name)
-        with ReluBackward(self.guided, self.relus == "convs"):
-            return super().explain(model, batch, rng)
+        require_layers(model, self.name)
+        with Noting() as noted:
+            with torch.enable_grad():
+                inputs = batch.inputs.detach().requires_grad_()
+                total = self.score(model, inputs, batch.context, batch.target).sum()
+            require_gradient(total)
+            found = find_rectifiers(total, noted, self.relus == "convs", self.name)
+            with positive_backward(found, self.guided):
+                return slope(total, inputs)
 
 
 @register_explainer("guided_backprop")

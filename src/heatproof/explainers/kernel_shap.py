@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
 from heatproof.cases import Batch
-from heatproof.explainers.base import Size, register_explainer
+from heatproof.devices import in_double
+from heatproof.explainers.base import Quantity, Size, register_explainer
 from heatproof.explainers.segments import SegmentExplainer, WeightedSums
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
@@ -31,18 +33,26 @@ class KernelShap(SegmentExplainer):
     def passes(self, size: Size) -> int:
         return self.samples + 2
 
-    def values(self, model: torch.nn.Module, one: Batch, labels: torch.Tensor, rng: CaseRandom) -> torch.Tensor:
+    def values(
+        self,
+        model: torch.nn.Module,
+        one: Batch,
+        labels: torch.Tensor,
+        rng: CaseRandom,
+        quantities: Sequence[Quantity],
+    ) -> torch.Tensor:
         segments = int(labels.max()) + 1
-        score, sums = self.scorer(model, one, labels), WeightedSums(segments, one.inputs)
-        ends = score(torch.tensor([[False] * segments, [True] * segments]).to(one.inputs.device)).double()
-        nothing, gain = ends[0], ends[1] - ends[0]
+        scores = self.scorer(model, one, labels, quantities)
+        sums = WeightedSums(segments, len(quantities), one.inputs)
+        ends = scores(torch.tensor([[False] * segments, [True] * segments]).to(one.inputs.device))
+        nothing, gain = ends[:, :1], in_double(ends[:, 1]) - in_double(ends[:, 0])
         if segments == 1:
-            return gain.view(1)
+            return gain[:, None]
 
         def work(_case: torch.Tensor, sample: torch.Tensor, drawn: torch.Tensor | None = None) -> None:
             shown = members(sample + 1, segments) if drawn is None else drawn.to(one.inputs.device)
             weights = kernel(shown) if drawn is None else torch.ones(len(shown))
-            sums.add(shown, score(shown) - nothing, weights)
+            sums.add(shown, scores(shown) - nothing, weights)
 
         coalitions = 2**segments - 2
         if coalitions <= self.samples:
@@ -66,9 +76,9 @@ def size_weights(segments: int) -> torch.Tensor:
 
 def kernel(shown: torch.Tensor) -> torch.Tensor:
     """The weight of each coalition (rows, M), neither empty nor full."""
-    segments, k = shown.shape[1], shown.sum(1)
+    segments, k = shown.shape[1], shown.sum(1).cpu()
     combinations = torch.tensor([comb(segments, size) for size in range(1, segments)], dtype=torch.float64)
-    return (size_weights(segments) / combinations).to(k.device)[k - 1]
+    return (size_weights(segments) / combinations)[k - 1]
 
 
 def draw_coalitions(segments: int, generator: torch.Generator, count: int) -> torch.Tensor:
@@ -80,12 +90,13 @@ def draw_coalitions(segments: int, generator: torch.Generator, count: int) -> to
     return ranks < k.clamp(max=segments - 1)[:, None]
 
 
-def constrained(sums: WeightedSums, total: torch.Tensor) -> torch.Tensor:
-    """phi of the least sum_z w_z (y_z - z phi)^2 among those that add up to `total`.
+def constrained(sums: WeightedSums, totals: torch.Tensor) -> torch.Tensor:
+    """phi of the least sum_z w_z (y_z - z phi)^2 among those that add up to its total, for each y.
 
     By Lagrange's multiplier: phi = A^-1 (b - c), c the same for all. The pseudo-inverse, because few samples may leave
     segments apart that were always together.
     """
     inverse: torch.Tensor = torch.linalg.pinv(sums.xx, hermitian=True)
-    free, ones = inverse @ sums.xy, inverse.sum(1)
-    return free + ones * (total - free.sum()) / ones.sum()
+    ones = inverse.sum(1)
+    free = [inverse @ xy for xy in sums.xy]
+    return torch.stack([one + ones * (total - one.sum()) / ones.sum() for one, total in zip(free, totals, strict=True)])

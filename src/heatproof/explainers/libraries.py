@@ -58,7 +58,7 @@ class CaptumExplainer(LibraryExplainer):
     def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
         from heatproof.explainers.scored import Scored
 
-        asked = model if self.quantity == "logit" else Scored(model, self.quantity)
+        asked = Scored(model, self.quantity)
         options = dict(self.options)
         if "layer" in options:
             options["layer"] = layer_of(model, options["layer"])
@@ -100,7 +100,7 @@ class ZennitExplainer(LibraryExplainer):
     def relevance(self, model: torch.nn.Module, batch: Batch) -> Any:
         from heatproof.explainers.scored import Asked, Scored
 
-        asked = Asked(model if self.quantity == "logit" else Scored(model, self.quantity), batch.context)
+        asked = Asked(Scored(model, self.quantity), batch.context)
         options = dict(self.options)
         for bound in {"low", "high"} & set(options):
             options[bound] = torch.full_like(batch.inputs[:1], options[bound])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heatproof.cases import Batch
-from heatproof.explainers.base import Size, register_explainer, require_positive
+from heatproof.devices import in_double
+from heatproof.explainers.base import Quantity, Size, register_explainer, require_positive
 from heatproof.explainers.segments import SegmentExplainer, WeightedSums
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
@@ -39,23 +41,31 @@ class Lime(SegmentExplainer):
     def passes(self, size: Size) -> int:
         return self.samples
 
-    def values(self, model: torch.nn.Module, one: Batch, labels: torch.Tensor, rng: CaseRandom) -> torch.Tensor:
+    def values(
+        self,
+        model: torch.nn.Module,
+        one: Batch,
+        labels: torch.Tensor,
+        rng: CaseRandom,
+        quantities: Sequence[Quantity],
+    ) -> torch.Tensor:
         segments = int(labels.max()) + 1
-        score, sums = self.scorer(model, one, labels), WeightedSums(segments, one.inputs)
+        scores = self.scorer(model, one, labels, quantities)
+        sums = WeightedSums(segments, len(quantities), one.inputs)
 
         def draw(generator: torch.Generator, count: int) -> torch.Tensor:
             return torch.rand(count, segments, generator=generator) < 0.5
 
         def work(_case: torch.Tensor, sample: torch.Tensor, shown: torch.Tensor) -> None:
             shown = shown.to(one.inputs.device) | (sample == 0)[:, None]
-            sums.add(shown, score(shown), self.weights(shown))
+            sums.add(shown, scores(shown), self.weights(shown))
 
         self.sweep(model, one, self.samples, work, rng.samples(one.ids, self.samples, segments, draw))
-        return self.selected(ridge(sums, self.alpha))
+        return torch.stack([self.selected(coefficients) for coefficients in ridge(sums, self.alpha)])
 
     def weights(self, shown: torch.Tensor) -> torch.Tensor:
         """exp(-(d / width)^2 / 2) with d = 1 - sqrt(share of segments shown), the cosine distance from all ones."""
-        distance = 1 - shown.double().mean(1).sqrt()
+        distance = 1 - in_double(shown).mean(1).sqrt()
         return torch.exp(-(distance / self.width).square() / 2)
 
     def selected(self, coefficients: torch.Tensor) -> torch.Tensor:
@@ -68,11 +78,10 @@ class Lime(SegmentExplainer):
 
 
 def ridge(sums: WeightedSums, alpha: float) -> torch.Tensor:
-    """Coefficients b of the least sum_i w_i (y_i - a - x_i b)^2 + alpha |b|^2, intercept a unpunished.
+    """Coefficients b of the least sum_i w_i (y_i - a - x_i b)^2 + alpha |b|^2, intercept a unpunished, for each y.
 
     Ours because scikit-learn needs all samples at once, on the CPU, for a system of some dozen unknowns.
     """
     mean = sums.x / sums.weight
-    xx, xy = sums.xx - torch.outer(mean, sums.x), sums.xy - mean * sums.y
-    solution: torch.Tensor = torch.linalg.solve(xx + alpha * torch.eye(len(xy)).to(xx), xy)
-    return solution
+    xx = sums.xx - torch.outer(mean, sums.x) + alpha * torch.eye(len(mean)).to(sums.xx)
+    return torch.stack([torch.linalg.solve(xx, xy - mean * y) for xy, y in zip(sums.xy, sums.y, strict=True)])

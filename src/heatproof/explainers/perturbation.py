@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Literal
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import SampledExplainer, Size, register_explainer, require_one_of, require_positive
+from heatproof.explainers.base import (
+    Quantity,
+    Size,
+    register_explainer,
+    require_one_of,
+    require_positive,
+)
 from heatproof.explainers.baseline_inputs import baseline_of, require_baseline
-from heatproof.explainers.cam import min_max, ratio, resize, stages
+from heatproof.explainers.cam import Stage, layers_read, masks_of, min_max, per_map, ratio, stages
+from heatproof.explainers.sharing import SharingExplainer
 from heatproof.lazy import torch
+from heatproof.progress import part_by_part
 from heatproof.seeds import CaseRandom
 
 
 @register_explainer("rise")
 @dataclass(frozen=True, kw_only=True)
-class Rise(SampledExplainer):
+class Rise(SharingExplainer):
     """RISE: sum_i S(x m_i) m_i / (masks * p) over random smooth masks m_i.
 
     A mask is a grid of `cells` per dimension, each kept with probability `p`, up-sampled linearly to cells + 1 cell
@@ -42,20 +51,32 @@ class Rise(SampledExplainer):
     def passes(self, size: Size) -> int:
         return self.masks
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+    def explain_each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
         dimensions = len(batch.space)
         make_masks = MaskMaker(batch.space, self.cells, self.p, batch.inputs)
-        total = torch.zeros_like(batch.inputs[:, :1])
+        total = zeros(batch, quantities)
 
         def work(case: torch.Tensor, _sample: torch.Tensor, drawn: torch.Tensor) -> None:
             mask = make_masks(drawn.to(batch.inputs))
-            score = self.score_rows(model, batch.inputs[case] * mask, batch, case)
-            total.index_add_(0, case, score.view(-1, *[1] * (mask.ndim - 1)) * mask)
+            scores = self.scores(model, batch.inputs[case] * mask, batch, case, quantities)
+            total.index_add_(0, case, per_map(scores.T, mask) * mask)
 
         numbers = self.cells**dimensions + dimensions
         draws = rng.samples(batch.ids, self.masks, numbers, lambda *args: draw_numbers(numbers, *args))
         self.sweep(model, batch, self.masks, work, draws)
-        return total / (self.masks * self.p)
+        return apart(total / (self.masks * self.p))
+
+
+def zeros(batch: Batch, quantities: Sequence[Quantity]) -> torch.Tensor:
+    """Sums (B, quantities, *space) to begin with."""
+    return batch.inputs.new_zeros(len(batch), len(quantities), *batch.space)
+
+
+def apart(total: torch.Tensor) -> list[torch.Tensor]:
+    """The maps (B, 1, *space) of each quantity from those of all (B, quantities, *space)."""
+    return [one.contiguous() for one in total.split(1, 1)]
 
 
 def draw_numbers(numbers: int, generator: torch.Generator, count: int) -> torch.Tensor:
@@ -89,7 +110,7 @@ class MaskMaker:
 
 @register_explainer("sise")
 @dataclass(frozen=True, kw_only=True)
-class Sise(SampledExplainer):
+class Sise(SharingExplainer):
     """SISE: sum_k S(x m_k) m_k / |m_k| over the maps of a layer whose mean gradient is above mu times the largest.
 
     m_k is the k-th feature map, up-sampled and scaled to [0, 1]; |m_k| is its sum over space. With several layers, E_l
@@ -121,32 +142,48 @@ class Sise(SampledExplainer):
     def passes(self, size: Size) -> int:
         return 2 + (sum(size.channels) if self.fuses(len(size.space)) else size.channels[-1])
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        found = stages(model, batch, self.layer, self.quantity, every=self.fuses(len(batch.space)))
-        first, *coarser = (self.of_layer(model, batch, maps, gradient) for maps, gradient in found)
-        if not coarser:
-            return first
-        fused = min_max(first)
-        for explanation in map(min_max, coarser):
-            fused = (fused + explanation) * soft_otsu(explanation)
-        return fused
+    def layer_read(self, model: torch.nn.Module, batch: Batch) -> str:
+        return layers_read(model, batch, self.layer, every=self.fuses(len(batch.space)))
+
+    def explain_each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
+        found = stages(model, batch, self.layer, quantities, every=self.fuses(len(batch.space)))
+        layers = part_by_part(found, lambda stage: self.of_layer(model, batch, stage, quantities))
+        return [fused(explanations) for explanations in zip(*layers, strict=True)]
 
     def of_layer(
-        self, model: torch.nn.Module, batch: Batch, maps: torch.Tensor, gradient: torch.Tensor
-    ) -> torch.Tensor:
-        """The explanation (B, 1, *space) by one layer's maps."""
-        slope = gradient.flatten(2).mean(2)
-        cases, channels = (slope > self.mu * slope.amax(1, keepdim=True).clamp(min=0)).nonzero(as_tuple=True)
-        total = torch.zeros_like(batch.inputs[:, :1])
+        self, model: torch.nn.Module, batch: Batch, stage: Stage, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
+        """The explanations (B, 1, *space) by one layer's maps: each takes its own, which may differ."""
+        chosen = torch.stack([self.chosen(gradient) for gradient in stage.gradients])
+        cases, channels = chosen.any(0).nonzero(as_tuple=True)
+        total = zeros(batch, quantities)
 
         def work(case: torch.Tensor, channel: torch.Tensor) -> None:
-            mask = min_max(resize(maps[case, channel].unsqueeze(1), batch.space))
-            score = self.score_rows(model, batch.inputs[case] * mask, batch, case)
-            weight = ratio(score, mask.flatten(1).sum(1))
-            total.index_add_(0, case, weight.view(-1, *[1] * (mask.ndim - 1)) * mask)
+            mask = masks_of(stage.maps[case, channel].unsqueeze(1), batch.space)
+            scores = self.scores(model, batch.inputs[case] * mask, batch, case, quantities)
+            weights = ratio(scores, mask.flatten(1).sum(1)).where(chosen[:, case, channel], 0)
+            total.index_add_(0, case, per_map(weights.T, mask) * mask)
 
         self.sweep_rows(model, batch, len(cases), lambda a, b: (cases[a:b], channels[a:b]), work)
-        return total
+        return apart(total)
+
+    def chosen(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Which maps (B, C) count, by the gradient at them."""
+        slope = gradient.flatten(2).mean(2)
+        return slope > self.mu * slope.amax(1, keepdim=True).clamp(min=0)
+
+
+def fused(explanations: Sequence[torch.Tensor]) -> torch.Tensor:
+    """One explanation of those by several layers, fine to coarse; a single one stays as it is."""
+    first, *coarser = explanations
+    if not coarser:
+        return first
+    total = min_max(first)
+    for explanation in map(min_max, coarser):
+        total = (total + explanation) * soft_otsu(explanation)
+    return total
 
 
 def soft_otsu(maps: torch.Tensor) -> torch.Tensor:
@@ -157,7 +194,7 @@ def soft_otsu(maps: torch.Tensor) -> torch.Tensor:
     from skimage.filters import threshold_otsu
 
     thresholds = []
-    for values in maps.flatten(1).double().cpu().numpy():
+    for values in maps.flatten(1).cpu().double().numpy():
         threshold = threshold_otsu(values, nbins=256)
         thresholds.append(threshold * (1.5 if (values > threshold).mean() < 0.1 else 1.0))
     column = torch.tensor(thresholds).to(maps).view(-1, *[1] * (maps.ndim - 1))
@@ -166,7 +203,7 @@ def soft_otsu(maps: torch.Tensor) -> torch.Tensor:
 
 @register_explainer("occlusion")
 @dataclass(frozen=True, kw_only=True)
-class Occlusion(SampledExplainer):
+class Occlusion(SharingExplainer):
     """Occlusion: S(x) - S(x without a window), averaged over the windows that cover a position.
 
     window    its length along every dimension; by default a seventh of the extent
@@ -200,23 +237,26 @@ class Occlusion(SampledExplainer):
             found.append((range(0, extent - length + stride, stride), length))
         return found
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+    def explain_each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
         places = self.places(batch.space)
         windows = prod(len(starts) for starts, _ in places)
         baseline = baseline_of(self, self.baseline, batch.inputs)
-        whole = self.score_rows(model, batch.inputs, batch, torch.arange(len(batch), device=batch.target.device))
-        total, covered = (torch.zeros_like(batch.inputs[:, :1]) for _ in range(2))
+        every = torch.arange(len(batch), device=batch.target.device)
+        whole = self.scores(model, batch.inputs, batch, every, quantities)
+        total, covered = zeros(batch, quantities), torch.zeros_like(batch.inputs[:, :1])
 
         def work(case: torch.Tensor, number: torch.Tensor) -> None:
             window = windows_of(number, places, batch.space)
             inputs = torch.where(window, baseline[case], batch.inputs[case])
-            lost = whole[case] - self.score_rows(model, inputs, batch, case)
+            lost = whole[:, case] - self.scores(model, inputs, batch, case, quantities)
             share = window.to(total)
-            total.index_add_(0, case, lost.view(-1, *[1] * (share.ndim - 1)) * share)
+            total.index_add_(0, case, per_map(lost.T, share) * share)
             covered.index_add_(0, case, share)
 
         self.sweep(model, batch, windows, work)
-        return ratio(total, covered)  # strides longer than the window leave positions out
+        return apart(ratio(total, covered))  # strides longer than the window leave positions out
 
 
 def windows_of(number: torch.Tensor, places: list[tuple[range, int]], space: tuple[int, ...]) -> torch.Tensor:

@@ -7,13 +7,25 @@ object pairs, which real networks have.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.base import ScoreExplainer, Size, quantity_of, register_explainer, require_one_of
-from heatproof.explainers.rules import Box, Epsilon, Flat, Gamma, RelativeEpsilon, Rule, SameSignBias, WSquare, ZPlus
+from heatproof.explainers.rules import (
+    STABILISER,
+    Box,
+    Epsilon,
+    Flat,
+    Gamma,
+    RelativeEpsilon,
+    Rule,
+    SameSignBias,
+    WSquare,
+    ZPlus,
+)
 from heatproof.lazy import torch
 from heatproof.registry import Registry
 from heatproof.seeds import CaseRandom
@@ -23,10 +35,12 @@ from heatproof.seeds import CaseRandom
 class Composite:
     """Which rule where.
 
-    dense, conv  the rules of dense layers and of convolutions
-    first        the rule of the first linear map from the inputs; None: the same as elsewhere
-    norm         the rule of batch norms that are not merged into a neighbour
-    merge_norms  whether they are, where there is a neighbour
+    dense, conv    the rules of dense layers and of convolutions
+    first          the rule of the first linear map from the inputs; None: the same as elsewhere
+    norm           the rule of norms that are not merged into a neighbour
+    merge_norms    whether batch norms are, where there is a neighbour
+    positive_sums  whether sums and averages share relevance among positive parts only
+    stabiliser     what keeps the denominators of sums and averages from zero
     """
 
     dense: Rule
@@ -34,6 +48,8 @@ class Composite:
     first: Rule | None = None
     norm: Rule = field(default_factory=Epsilon)
     merge_norms: bool = True
+    positive_sums: bool = False
+    stabiliser: float = STABILISER
 
     def rule(self, number: int, kind: str) -> Rule:
         """The rule of the n-th linear map from the inputs, which is of this kind."""
@@ -99,8 +115,7 @@ class Lrp(ScoreExplainer):
         def explained(outputs: torch.Tensor) -> torch.Tensor:
             return quantity_of(outputs, batch.target, self.quantity)
 
-        composite = self.made_composite()
-        return propagate(self.name, model, batch, composite.rule, explained, composite.merge_norms)
+        return propagate(self.name, model, batch, self.made_composite(), explained)
 
     def made_composite(self) -> Composite:
         """The named composite with this explainer's parameters and its rule for the first layer."""
@@ -121,33 +136,47 @@ INPUT_RULES: dict[str, Callable[[Lrp], Rule]] = {
 }
 
 
+def stabiliser(lrp: Lrp) -> float:
+    """What z_plus, gamma, sums and averages add to their denominators: `epsilon`, but no more than usual."""
+    return min(lrp.epsilon, STABILISER)
+
+
+def everywhere(lrp: Lrp, rule: Rule) -> Composite:
+    """One rule for dense layers and convolutions."""
+    norm = Epsilon(lrp.biases, lrp.epsilon)
+    return Composite(dense=rule, conv=rule, norm=norm, stabiliser=stabiliser(lrp))
+
+
+def positive_parts(biases: bool, stabiliser: float = STABILISER) -> Composite:
+    """z_plus for whatever adds: layers, norms, sums and averages. No relevance is negative unless all is."""
+    rule = ZPlus(biases, stabiliser)
+    return Composite(dense=rule, conv=rule, norm=rule, positive_sums=True, stabiliser=stabiliser)
+
+
 @register_composite("epsilon")
 def epsilon(lrp: Lrp) -> Composite:
-    rule = Epsilon(lrp.biases, lrp.epsilon)
-    return Composite(dense=rule, conv=rule, norm=Epsilon(lrp.biases))
+    return everywhere(lrp, Epsilon(lrp.biases, lrp.epsilon))
 
 
 @register_composite("alpha1_beta0")
 @register_composite("z_plus")
 def z_plus(lrp: Lrp) -> Composite:
-    rule = ZPlus(lrp.biases)
-    return Composite(dense=rule, conv=rule, norm=Epsilon(lrp.biases))
+    return positive_parts(lrp.biases, stabiliser(lrp))
 
 
 @register_composite("gamma")
 def gamma(lrp: Lrp) -> Composite:
-    rule = Gamma(lrp.biases, lrp.gamma)
-    return Composite(dense=rule, conv=rule, norm=Epsilon(lrp.biases))
+    return everywhere(lrp, Gamma(lrp.biases, lrp.gamma, stabiliser(lrp)))
 
 
 @register_composite("gamma_plus")
 def gamma_plus(lrp: Lrp) -> Composite:
-    return replace(z_plus(lrp), dense=Gamma(lrp.biases, lrp.gamma))
+    return replace(gamma(lrp), conv=ZPlus(lrp.biases, stabiliser(lrp)))
 
 
 @register_composite("epsilon_plus")
 def epsilon_plus(lrp: Lrp) -> Composite:
-    return replace(z_plus(lrp), dense=Epsilon(lrp.biases, lrp.epsilon))
+    return replace(epsilon(lrp), conv=ZPlus(lrp.biases, stabiliser(lrp)))
 
 
 @register_composite("epsilon_plus_flat")
@@ -157,7 +186,7 @@ def epsilon_plus_flat(lrp: Lrp) -> Composite:
 
 @register_composite("relation_network")
 def relation_network(lrp: Lrp) -> Composite:
-    return replace(z_plus(lrp), first=box(lrp))
+    return replace(everywhere(lrp, ZPlus(lrp.biases, stabiliser(lrp))), first=box(lrp))
 
 
 @register_composite("relation_network_gamma")
@@ -169,7 +198,9 @@ def relation_network_gamma(lrp: Lrp) -> Composite:
 def focus(lrp: Lrp) -> Composite:
     """As in the Focus paper, whose biases take no share but in batch norms, which stay where they are."""
     dense, conv = RelativeEpsilon(biases=False), ZPlus(biases=False)
-    return Composite(dense=dense, conv=conv, first=box(lrp), norm=SameSignBias(), merge_norms=False)
+    return Composite(
+        dense=dense, conv=conv, first=box(lrp), norm=SameSignBias(), merge_norms=False, stabiliser=stabiliser(lrp)
+    )
 
 
 @register_explainer("excitation_backprop")
@@ -177,7 +208,7 @@ def focus(lrp: Lrp) -> Composite:
 class ExcitationBackprop(ScoreExplainer):
     """Excitation backprop: the chance that a top-down walk along positive contributions ends at each input.
 
-    The same as z_plus everywhere, starting from one.
+    The same as z_plus everywhere, sums and averages included, starting from one. `epsilon` stabilises.
     """
 
     family = "propagation"
@@ -185,32 +216,61 @@ class ExcitationBackprop(ScoreExplainer):
     cost = "2"
 
     biases: bool = True
+    epsilon: float = STABILISER
 
     def passes(self, size: Size) -> int:
         return 2
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        rule = ZPlus(self.biases)
-        composite = Composite(dense=rule, conv=rule, norm=Epsilon(self.biases))
-        return propagate(self.name, model, batch, composite.rule, lambda outputs: torch.ones_like(outputs[:, 0]))
+        composite = positive_parts(self.biases, self.epsilon)
+        return propagate(self.name, model, batch, composite, lambda outputs: torch.ones_like(outputs[:, 0]))
+
+
+def whole_precision(device: str) -> AbstractContextManager[Any]:
+    """No autocast: rules divide by small numbers."""
+    return torch.autocast(device, enabled=False) if device in ("cpu", "cuda") else nullcontext()
 
 
 def propagate(
     name: str,
     model: torch.nn.Module,
     batch: Batch,
-    rule: Callable[[int, str], Rule],
+    composite: Composite,
     start: Callable[[torch.Tensor], torch.Tensor],
-    merge_norms: bool = True,
 ) -> torch.Tensor:
     """Relevance of the inputs when the target's logit has `start(outputs)` (B,) and all others none."""
+    from torch.utils.checkpoint import CheckpointError
+
+    from heatproof.explainers.accounts import report
+    from heatproof.explainers.autograd_graph import pulled_back
     from heatproof.explainers.compiled import require_functions
     from heatproof.explainers.relevance_graph import RelevanceGraph
+    from heatproof.explainers.same_network import require_same_network
 
     require_functions(model, name)
+
+    def run() -> torch.Tensor:
+        outputs: torch.Tensor = model(inputs, *batch.context)
+        return outputs
+
+    def graph(copies: bool = False) -> RelevanceGraph:
+        return RelevanceGraph(name, model, composite, inputs, copies)
+
     with torch.enable_grad():
         inputs = batch.inputs.detach().requires_grad_()
-        with RelevanceGraph(rule, merge_norms):
-            outputs = model(inputs, *batch.context)
-        logit = quantity_of(outputs, batch.target, "logit")
-    return torch.autograd.grad(logit, inputs, start(outputs.detach()))[0]
+        for copies in (False, True):
+            with graph(copies) as watched:
+                outputs = run()
+                logit = quantity_of(outputs, batch.target, "logit")
+            if not watched.changed:
+                break
+        watched.require_followed(logit)
+        require_same_network(model, name, outputs, run, graph)
+    begun = start(outputs.detach())
+    try:
+        with whole_precision(inputs.device.type):
+            relevance = pulled_back(logit, inputs, begun)
+    except CheckpointError as error:
+        raise HeatproofError(f"{name} cannot see into checkpoints that run again; switch them off.") from error
+    report("lost", lambda: begun - relevance.flatten(1).sum(1))
+    return relevance

@@ -10,205 +10,356 @@ whether a ReLU is a module, used twice, in place or a plain function call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch import Tensor, nn
+from torch.autograd.graph import Node
 
 from heatproof.errors import HeatproofError
-from heatproof.explainers.rules import LinearMap, Rule, stable
+from heatproof.explainers.autograd_graph import (
+    function_name,
+    hidden_step,
+    is_hidden,
+    made_by,
+    nodes_of,
+    shape_of,
+    taken_shape,
+)
+from heatproof.explainers.linear_maps import along, linear_map, named, plain
+from heatproof.explainers.norms import centred, norm_of
+from heatproof.explainers.relevance_kinds import (
+    ACTIVATIONS,
+    ADDITIONS,
+    AVERAGES,
+    COPIES,
+    LAYERS,
+    MOVEMENTS,
+    MOVING_NODES,
+    NORMS,
+    PRODUCTS,
+    RESHAPED,
+    SCALINGS,
+    SHIFTED_PRODUCTS,
+)
+from heatproof.explainers.rules import LinearMap, Rule
+from heatproof.explainers.sums import Sharing, share_addition, share_average, share_centring, terms
+from heatproof.explainers.watching import Call, Watching, plain_name, running_layer, tensors_in
 
-ChooseRule = Callable[[int, str], Rule]
-"""The rule of the n-th linear map on the way from the inputs, by its number and kind."""
+if TYPE_CHECKING:
+    from heatproof.explainers.propagation import Composite
 
-CONVOLUTIONS = {"conv1d", "conv2d", "conv3d"}
-ACTIVATIONS = {
-    "relu", "relu_", "relu6", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "elu", "elu_", "selu", "celu",
-    "gelu", "silu", "mish", "hardswish", "softplus", "tanh", "tanh_", "sigmoid", "sigmoid_", "threshold",
-    "clamp", "clamp_", "clamp_min", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
-}  # fmt: skip
-PROPORTIONAL = {
-    "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-    "interpolate", "sum", "mean",
-}  # fmt: skip
-ADDITIONS = {"add", "add_", "__add__", "__radd__", "__iadd__", "sub", "sub_", "__sub__", "__rsub__", "__isub__"}
-SCALINGS = {"mul", "mul_", "__mul__", "__rmul__", "__imul__", "div", "div_", "__truediv__", "__itruediv__"}
-MOVEMENTS = {
-    "reshape", "view", "flatten", "unflatten", "permute", "transpose", "movedim", "swapaxes", "expand", "expand_as",
-    "broadcast_to", "repeat", "repeat_interleave", "tile", "cat", "concat", "stack", "__getitem__", "split", "chunk",
-    "unbind", "unsqueeze", "squeeze", "contiguous", "clone", "pad", "roll", "flip", "narrow", "select", "index_select",
-    "gather", "unfold", "pixel_shuffle", "pixel_unshuffle", "to", "type_as", "float", "double", "view_as", "detach",
-    "max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
-    "amax", "max", "__get__",
-}  # fmt: skip
-"""Autograd's own backward is right for these; taking a maximum sends relevance to the winner."""
+Back = Callable[[Tensor], Sequence[Tensor]]
+"""How relevance goes back: from that of a value to that of each thing that it was made of."""
+
+PASSED_ON = ACTIVATIONS | SCALINGS
+REPLACED = PASSED_ON | ADDITIONS | AVERAGES | LAYERS | NORMS | PRODUCTS | SHIFTED_PRODUCTS.keys()
 
 
 class Redistribute(torch.autograd.Function):
-    """A value computed elsewhere, whose relevance goes back to `inputs` as `back` says."""
+    """A value computed elsewhere, whose relevance goes back to `inputs` as the way says.
+
+    The value is hidden in the way, so that autograd takes it for new and lets the model change it in place.
+    """
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, back: Callable[[Tensor], Sequence[Tensor]], *inputs: Tensor) -> Tensor:
-        ctx.back = back
-        return value.view_as(value)
+    def forward(ctx: Any, way: tuple[Tensor, Back], *inputs: Tensor) -> Tensor:
+        value, ctx.back = way
+        return own_tensor(value, inputs)
 
     @staticmethod
     def backward(ctx: Any, relevance: Tensor) -> Any:
-        return None, None, *ctx.back(relevance.contiguous())
+        return None, *ctx.back(relevance.contiguous())
 
 
-def redistributed(value: Tensor, back: Callable[[Tensor], Sequence[Tensor]], *inputs: Tensor) -> Tensor:
-    """`value` as a node of the graph: its relevance goes to `inputs` as `back` says."""
-    result: Tensor = Redistribute.apply(value, back, *inputs)  # type: ignore[no-untyped-call]
+class PassOn(torch.autograd.Function):
+    """A function in place that passes relevance on."""
+
+    @staticmethod
+    def forward(ctx: Any, place: Tensor, call: Call) -> Tensor:
+        call.value()
+        ctx.mark_dirty(place)
+        return place
+
+    @staticmethod
+    def backward(ctx: Any, relevance: Tensor) -> Any:
+        return relevance, None
+
+
+def own_tensor(value: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """The value as a tensor that is no view of another, without copying where nobody else holds its memory."""
+    if not value._is_view():
+        return value
+    if type(value) is not Tensor or any(memory_of(value) == memory_of(given) for given in inputs):
+        return value.clone()
+    result: Tensor = value.new_empty(0).set_(value)  # type: ignore[call-overload]
     return result
 
 
-class RelevanceGraph(TorchFunctionMode):
-    """Inside this context, backward passes carry relevance."""
+def memory_of(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
-    def __init__(self, choose_rule: ChooseRule, merge_norms: bool = True) -> None:
+
+def redistributed(value: Tensor, back: Back, *inputs: Tensor) -> Tensor:
+    """`value` as a node of the graph: its relevance goes to `inputs` as `back` says."""
+    result: Tensor = Redistribute.apply((value, back), *inputs)  # type: ignore[no-untyped-call]
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Tied:
+    """A linear map in the graph, its rule, and whom its relevance goes to."""
+
+    linear: LinearMap
+    rule: Rule
+    source: Tensor
+
+
+class RelevanceGraph(Watching):
+    """Inside this context, backward passes carry relevance.
+
+    Inputs of maps and sums are kept as they are, without a copy. Where the model changes one of them in place later,
+    `changed` says so, and it has to run again with `copies`.
+    """
+
+    def __init__(
+        self, explainer: str, model: nn.Module, composite: Composite, inputs: Tensor, copies: bool = False
+    ) -> None:
         super().__init__()
-        self.choose_rule = choose_rule
-        self.merge_norms = merge_norms
+        self.explainer = explainer
+        self.model = model
+        self.composite = composite
+        self.inputs = inputs
+        self.copies = copies
+        self.sharing = Sharing(composite.positive_sums, composite.stabiliser)
         self.maps = 0
-        self.last_map: tuple[Tensor, LinearMap, Rule, Tensor] | None = None
-        """Output, map, rule, and the tensor that its relevance goes to."""
-        self.last_norm: tuple[Tensor, Tensor, Tensor] | None = None
-        """Output, input and scale."""
+        self.tied: dict[Node | None, Tied] = {}
+        """Linear maps by the nodes of their outputs; norms that were not merged into a map before them too."""
+        self.kept: list[tuple[Tensor, int]] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs = dict(kwargs or {})
-        name = getattr(func, "__name__", str(func))
-        carriers = [value for value in tensors_in((*args, *kwargs.values())) if value.requires_grad]
-        if not carriers or name in MOVEMENTS:
-            return func(*args, **kwargs)
-        if name in CONVOLUTIONS or name == "linear":
-            return self.linear(func, name, args, kwargs)
-        if name == "batch_norm":
-            return self.batch_norm(func, args, kwargs)
-        if name in ACTIVATIONS or (name in SCALINGS | ADDITIONS and len(carriers) == 1):
-            return pass_on(func, args, kwargs, carriers[0])
-        if name in PROPORTIONAL | ADDITIONS:
-            return in_proportion(func, args, kwargs, carriers)
-        result = func(*args, **kwargs)
-        if not any(value.requires_grad for value in tensors_in([result])):
-            return result  # sizes, comparisons and the like
-        raise HeatproofError(
-            f"lrp has no rule for the torch function {name!r} that this model uses;"
-            " take a gradient or perturbation method for it (heatproof list explainers)."
-        )
+        if plain_name(func) == "__get__" and not args[0].is_leaf:  # shapes and the like are asked for often
+            return func(*args)
+        return super().__torch_function__(func, types, args, kwargs)
 
-    def linear(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-        """Tie a dense layer or a convolution to its rule."""
-        names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
-        given = dict(zip(names, args, strict=False)) | kwargs
-        x, weight, bias = given.pop("input"), given.pop("weight"), given.pop("bias", None)
-        if weight.requires_grad:
-            raise HeatproofError("lrp needs weights that do not depend on the inputs.")
-        value = func(x.detach(), weight, bias, **given)
-        if bias is not None:
-            bias = bias if name == "linear" else bias.view(-1, *[1] * (value.ndim - 2))
+    def replaces(self, name: str) -> bool:
+        return name in REPLACED
 
-        def apply(inputs: Tensor, weights: Tensor) -> Tensor:
-            result: Tensor = func(inputs, weights, None, **given)
+    def watch(self, call: Call) -> Any:
+        if any(carrier.is_leaf and carrier is not self.inputs for carrier in call.carriers):
+            # Parameters that the model does not list are constants too.
+            call = call.with_tensors(lambda tensor: tensor.detach() if tensor.is_leaf else tensor)
+        carriers = call.carriers
+        if call.name in MOVEMENTS or not carriers or not torch.is_grad_enabled():
+            return call.value()
+        if call.name in NORMS and len(carriers) == 1:
+            return self.norm(call)
+        if call.name in ADDITIONS and len(carriers) == 1:
+            return self.shifted(call, carriers[0])
+        if call.name == "neg":
+            return self.negated(carriers[0], plain(call))
+        if call.name in PASSED_ON and len(carriers) == 1 and not divides(call):
+            return passed_on(call, carriers[0])
+        if call.name in ADDITIONS and not multiplies(call):
+            return self.added(call)
+        if call.name in AVERAGES or (call.name == "einsum" and len(call.tensors) == 1):
+            return self.averaged(call, carriers[0])
+        if found := linear_map(call, self.keep):
+            return self.linear(found.linear, found.value, found.source)
+        if call.name not in REPLACED:
+            result = call.value()
+            if not any(tensor.requires_grad for tensor in tensors_in([result])):
+                return result  # sizes, comparisons and the like
+        self.refuse(call)
+
+    def watch_in_place(self, call: Call, place: Tensor) -> Tensor:
+        simple = call.name in PASSED_ON and call.name != "neg" and not place.is_leaf
+        alone = len(call.carriers) == 1 and call.args and call.carriers[0] is place and "out" not in call.kwargs
+        if simple and alone and torch.is_grad_enabled():
+            result: Tensor = PassOn.apply(place, call)  # type: ignore[no-untyped-call]
             return result
+        return super().watch_in_place(call, place)
 
-        linear = LinearMap(x.detach(), weight, bias, apply, "dense" if name == "linear" else "conv")
-        source = x
-        if self.last_norm is not None and self.last_norm[0] is x and given.get("groups", 1) == 1:
+    def keep(self, tensor: Tensor) -> Tensor:
+        """What the tensor holds now; the model may change it later."""
+        if self.copies:
+            return tensor.detach().clone()
+        if not tensor.is_inference():
+            self.kept.append((tensor, tensor._version))
+        return tensor.detach() if tensor.requires_grad else tensor
+
+    @property
+    def changed(self) -> bool:
+        """Whether something that was kept has been changed in place since."""
+        return any(tensor._version != version for tensor, version in self.kept)
+
+    def linear(self, linear: LinearMap, value: Tensor, source: Tensor) -> Tensor:
+        """Tie a dense layer, a convolution or a product by constants to its rule."""
+        norm = self.tied.get(maker(source))
+        if norm is not None and norm.linear.kind == "norm" and linear.channels_in is not None:
             # Batch norm in front of the map: scale the weights; all else that reaches the output is bias.
-            _, source, scale = self.last_norm
-            weight = weight * scale.view(1, -1, *[1] * (weight.ndim - 2))
-            linear = LinearMap(source.detach(), weight, value - apply(source.detach(), weight), apply, linear.kind)
-        rule = self.choose_rule(self.maps, linear.kind)
+            weight = along(linear.weight, linear.channels_in, norm.linear.weight.flatten())
+            bias = value - linear.apply(norm.linear.x, weight)
+            linear, source = replace(linear, x=norm.linear.x, weight=weight, bias=bias), norm.source
+        rule = self.composite.rule(self.maps, linear.kind)
+        if not rule.by_rows and len(linear.x) % len(self.inputs):
+            raise HeatproofError(
+                f"{self.explainer}: the rule {type(rule).__name__} works case by case, and what this model hands to"
+                f" layer {running_layer(self.model)!r} does not have its cases on the first axis; take another"
+                " composite or input_rule."
+            )
         self.maps += 1
         return self.tie(value, linear, rule, source)
 
     def tie(self, value: Tensor, linear: LinearMap, rule: Rule, source: Tensor) -> Tensor:
         output = redistributed(value, lambda relevance: (redistribute_rows(rule, linear, relevance),), source)
-        self.last_map = (output, linear, rule, source)
+        self.tied[output.grad_fn] = Tied(linear, rule, source)
         return output
 
-    def batch_norm(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+    def map_behind(self, tensor: Tensor) -> Tied | None:
+        """The dense layer or convolution that made this tensor, if one did."""
+        tied = self.tied.get(maker(tensor))
+        return None if tied is None or tied.linear.kind == "norm" else tied
+
+    def norm(self, call: Call) -> Tensor:
         """Merge a batch norm into the map before it or behind it; alone, it is a linear map of its own."""
-        names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-        given = dict(zip(names, args, strict=False)) | kwargs
-        x, mean, variance = given["input"], given["running_mean"], given["running_var"]
-        value = func(x.detach(), *args[1:], **{k: v for k, v in kwargs.items() if k != "input"})
-        scale = (variance + given.get("eps", 1e-5)).rsqrt()
-        scale = scale if given.get("weight") is None else scale * given["weight"]
-        shift = -mean * scale if given.get("bias") is None else given["bias"] - mean * scale
-        column = (-1, *[1] * (x.ndim - 2))
-        if self.merge_norms and self.last_map is not None and self.last_map[0] is x:
-            _, linear, rule, source = self.last_map
-            weight = linear.weight * scale.view(-1, *[1] * (linear.weight.ndim - 1))
-            bias = shift.view(column) if linear.bias is None else linear.bias * scale.view(column) + shift.view(column)
-            return self.tie(value, LinearMap(linear.x, weight, bias, linear.apply, linear.kind), rule, source)
-        alone = LinearMap(x.detach(), scale.view(column), shift.view(column), lambda a, w: a * w, "norm")
-        rule = self.choose_rule(-1, "norm")
-        output = redistributed(value, lambda relevance: (rule.redistribute(alone, relevance),), x)
-        if self.merge_norms:
-            self.last_norm = (output, x, scale)
+        norm, value = norm_of(call), plain(call)
+        source = norm.source
+        if not source.requires_grad:
+            self.refuse(call)
+        if norm.groups is not None:
+            x = centred(source.detach(), norm.groups)
+            source = redistributed(x, share_centring(self.keep(source), norm.groups, self.sharing), source)
+        elif self.composite.merge_norms and (tied := self.map_behind(source)):
+            linear = tied.linear
+            if linear.channels_out is not None:
+                weight = along(linear.weight, linear.channels_out, norm.scale.flatten())
+                bias = norm.shift if linear.bias is None else linear.bias * norm.scale + norm.shift
+                return self.tie(value, replace(linear, weight=weight, bias=bias), tied.rule, tied.source)
+        alone = LinearMap(self.keep(source), norm.scale, norm.shift, torch.mul, "norm")
+        rule = self.composite.rule(-1, "norm")
+        output = redistributed(value, lambda relevance: (rule.redistribute(alone, relevance),), source)
+        if self.composite.merge_norms and norm.groups is None:
+            self.tied[output.grad_fn] = Tied(alone, rule, source)
         return output
+
+    def shifted(self, call: Call, carrier: Tensor) -> Tensor:
+        """A constant added to a linear map is its bias; added to anything else, it takes no share."""
+        value, tied = plain(call), self.map_behind(carrier)
+        if tied is None or call.name != "add" or call.kwargs or value.shape != carrier.shape:
+            return pass_on(value, carrier)
+        shift = torch.as_tensor(call.args[1] if call.args[0] is carrier else call.args[0]).to(value)
+        bias = self.keep(shift) if tied.linear.bias is None else tied.linear.bias + shift
+        return self.tie(value, replace(tied.linear, bias=bias), tied.rule, tied.source)
+
+    def negated(self, carrier: Tensor, value: Tensor) -> Tensor:
+        """A linear map with its sign turned is one with other weights: what speaks against it speaks for it now."""
+        tied = self.map_behind(carrier)
+        if tied is None:
+            return pass_on(value, carrier)
+        bias = None if tied.linear.bias is None else -tied.linear.bias
+        return self.tie(value, replace(tied.linear, weight=-tied.linear.weight, bias=bias), tied.rule, tied.source)
+
+    def added(self, call: Call) -> Tensor:
+        """Parts of a sum get relevance by what they give to it."""
+        added = [self.turned(part, factor) for part, factor in terms(call)]
+        kept = [(self.keep(part), factor) for part, factor in added]
+        addition = replace(call, func=getattr(torch, call.name))  # never in place, which would change what is kept
+        return redistributed(plain(addition), share_addition(kept, self.sharing), *[part for part, _ in added])
+
+    def turned(self, part: Tensor, factor: Any) -> tuple[Tensor, Any]:
+        """A linear map that is subtracted, as its negative that is added."""
+        if isinstance(factor, Tensor) or factor >= 0 or self.map_behind(part) is None:
+            return part, factor
+        return self.negated(part, -part.detach()), -factor
+
+    def averaged(self, call: Call, carrier: Tensor) -> Tensor:
+        """So do the values that a mean, a sum or a pool is made of."""
+        if self.sharing.positive and "cubic" in str(call.kwargs.get("mode")):
+            self.refuse(call)  # its weights have both signs
+
+        def average(inputs: Tensor) -> Tensor:
+            result: Tensor = call.with_tensors(lambda tensor: inputs if tensor is carrier else tensor).value()
+            return result
+
+        return redistributed(plain(call), share_average(self.keep(carrier), average, self.sharing), carrier)
+
+    def require_followed(self, outputs: Tensor) -> None:
+        """An error that names a step of the pass that was not seen, and so has no rule."""
+        if not outputs.requires_grad:
+            raise HeatproofError(
+                f"{self.explainer} cannot follow this model's outputs back to its inputs: on the way it leaves torch's"
+                " graph (detach, no_grad, NumPy)."
+            )
+        for node in nodes_of(outputs):
+            name = function_name(node)
+            if made_by(node, (Redistribute, PassOn)) or name in MOVING_NODES:
+                continue
+            step = hidden_step(node) if is_hidden(node) else f"the step {name} of the model, which it did not see."
+            raise HeatproofError(f"{self.explainer} cannot see through {step}")
+
+    def refuse(self, call: Call) -> NoReturn:
+        """The error for a function without a rule."""
+        layer = running_layer(self.model)
+        where = f", in layer {layer!r}" if layer else ""
+        twice = " of two things that both depend on the inputs (a gate, attention)" if len(call.carriers) > 1 else ""
+        raise HeatproofError(
+            f"{self.explainer} has no rule for the torch function {call.name!r}{twice} that this model uses{where};"
+            " take a gradient or perturbation method for it (heatproof list explainers)."
+        )
 
 
 def redistribute_rows(rule: Rule, linear: LinearMap, relevance: Tensor) -> Tensor:
     """What the rule gives, worked out only for those rows of a dense layer (pairs, tokens) that have any relevance."""
+    whole = linear.kind != "dense" or not linear.rows or relevance.ndim == 2 or not rule.by_rows
+    if whole or (linear.bias is not None and linear.bias.ndim > 1):
+        return rule.redistribute(linear, relevance)
     rows = relevance.any(-1)
-    whole = linear.kind != "dense" or relevance.ndim == 2 or not rule.by_rows
-    if whole or (linear.bias is not None and linear.bias.ndim > 1) or 2 * int(rows.sum()) > rows.numel():
+    if 2 * int(rows.sum()) > rows.numel():
         return rule.redistribute(linear, relevance)
     result = torch.zeros_like(linear.x)
     result[rows] = rule.redistribute(replace(linear, x=linear.x[rows]), relevance[rows])
     return result
 
 
-def tensors_in(values: Sequence[Any]) -> list[Tensor]:
-    """The tensors among the arguments of a function, also inside lists and tuples."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += tensors_in(value)
+def passed_on(call: Call, carrier: Tensor) -> Tensor:
+    """The value of an activation."""
+    held = call.with_tensors(lambda tensor: tensor.detach())
+    value = held.value()
+    if any(value is tensor for tensor in held.tensors):
+        return carrier  # it did nothing, as dropout, or wrote its value there
+    return pass_on(value, carrier)
+
+
+def pass_on(value: Tensor, carrier: Tensor) -> Tensor:
+    """The value; its relevance goes to `carrier` as it is."""
+    shape = carrier.shape
+    return redistributed(value, lambda relevance: (relevance.sum_to_size(shape),), carrier)
+
+
+def maker(tensor: Tensor) -> Node | None:
+    """The node that made this tensor, or the tensor that it is a copy of."""
+    found = tensor.grad_fn
+    while found is not None and hands_on(found):
+        found = found.next_functions[0][0]
     return found
 
 
-def detached(value: Any) -> Any:
-    """Arguments without graph, and copied, because some functions work in place."""
-    return value.detach().clone() if isinstance(value, Tensor) and value.requires_grad else value
+def hands_on(node: Node) -> bool:
+    """Whether the node hands a tensor on as it is, in shape too."""
+    name = function_name(node)
+    return name in COPIES or (name in RESHAPED and taken_shape(node) == shape_of(node))
 
 
-def pass_on(func: Any, args: Sequence[Any], kwargs: dict[str, Any], carrier: Tensor) -> Tensor:
-    """The function's value; its relevance goes to `carrier` as it is."""
-    value = func(*map(detached, args), **{name: detached(given) for name, given in kwargs.items()})
-
-    def back(relevance: Tensor) -> tuple[Tensor]:
-        return (relevance.sum_to_size(carrier.shape),)
-
-    return redistributed(value, back, carrier)
+def divides(call: Call) -> bool:
+    """Whether it divides by what depends on the inputs."""
+    return call.name == "div" and not (isinstance(call.args[0], Tensor) and call.args[0].requires_grad)
 
 
-def in_proportion(func: Any, args: Sequence[Any], kwargs: dict[str, Any], carriers: Sequence[Tensor]) -> Tensor:
-    """The function's value; its relevance goes to the carriers by their contributions: x dz/dx / z."""
-    copies = {id(carrier): carrier.detach().requires_grad_() for carrier in carriers}
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, Tensor) and id(value) in copies:
-            return copies[id(value)].clone()
-        return value
-
-    with torch.enable_grad():
-        graph = func(*map(replaced, args), **{name: replaced(given) for name, given in kwargs.items()})
-    leaves = list(copies.values())
-
-    def back(relevance: Tensor) -> list[Tensor]:
-        shares = torch.autograd.grad(graph, leaves, relevance / stable(graph.detach()))
-        return [leaf.detach() * share for leaf, share in zip(leaves, shares, strict=True)]
-
-    unique = list({id(carrier): carrier for carrier in carriers}.values())
-    return redistributed(graph.detach(), back, *unique)
+def multiplies(call: Call) -> bool:
+    """Whether an addition adds a product of two things that depend on the inputs."""
+    factors = named(call, ("input", "tensor1", "tensor2"))
+    return call.name == "addcmul" and factors["tensor1"].requires_grad and factors["tensor2"].requires_grad

@@ -25,20 +25,36 @@ class LinearMap:
     """Of a shape that broadcasts to the outputs."""
     apply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     kind: str
-    """"conv" or "dense"."""
+    """"conv", "dense" or "norm"."""
+    rows: bool = True
+    """Whether a dense map treats each row of its inputs (all axes but the last) by itself."""
+    channels_in: int | None = None
+    """The weight's axis along which a batch norm in front of the map scales it, if one can be merged."""
+    channels_out: int | None = None
+    """The same of a batch norm behind it."""
+    adjoint: Callable[[torch.Tensor, torch.Tensor, torch.Size], torch.Tensor] | None = None
+    """(s, weight, shape of x) to W^T s, where it is known; else autograd finds it."""
 
 
 class Part:
     """One modified pass z = W' x', and the way back: x' * (W'^T s)."""
 
     def __init__(self, linear: LinearMap, x: torch.Tensor, weight: torch.Tensor) -> None:
-        with torch.enable_grad():
-            self.x = x.detach().requires_grad_()
-            self.graph = linear.apply(self.x, weight)
-        self.z = self.graph.detach()
+        self.x, self.weight, self.adjoint = x, weight, linear.adjoint
+        if self.adjoint is None:
+            with torch.enable_grad():
+                self.x = x.detach().requires_grad_()
+                self.graph = linear.apply(self.x, weight)
+            self.z = self.graph.detach()
+        else:
+            self.z = linear.apply(x, weight)
 
     def back(self, s: torch.Tensor) -> torch.Tensor:
-        return self.x.detach() * torch.autograd.grad(self.graph, self.x, s)[0]
+        from heatproof.explainers.autograd_graph import pulled_back
+
+        if self.adjoint is not None:
+            return self.x * self.adjoint(s, self.weight, self.x.shape)
+        return self.x.detach() * pulled_back(self.graph, self.x, s)
 
 
 def stable(z: torch.Tensor, epsilon: float = STABILISER) -> torch.Tensor:
@@ -98,7 +114,7 @@ class RelativeEpsilon(Rule):
     def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
         part = Part(linear, linear.x, linear.weight)
         z = biased(part.z, self.bias_of(linear))
-        size = z.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (z.ndim - 1))
+        size = z.square().reshape(len(z), -1).mean(1).sqrt().view(-1, *[1] * (z.ndim - 1))
         return part.back(relevance / away_from_zero(z + self.share * size))
 
 
@@ -118,12 +134,14 @@ class SameSignBias(Rule):
 class ZPlus(Rule):
     """(x_i w_ij)^+ / sum_i (x_i w_ij)^+, also known as alpha 1, beta 0."""
 
+    stabiliser: float = STABILISER
+
     def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
         parts = [Part(linear, linear.x.clamp(min=0), linear.weight.clamp(min=0))]
         if bool((linear.x < 0).any()):  # behind a ReLU, half of the work is not needed
             parts.append(Part(linear, linear.x.clamp(max=0), linear.weight.clamp(max=0)))
         z = biased(sum_of(parts), positive(self.bias_of(linear)))
-        s = relevance / stable(z)
+        s = relevance / stable(z, self.stabiliser)
         return total([part.back(s) for part in parts])
 
 
@@ -132,6 +150,7 @@ class Gamma(Rule):
     """Contributions of the output's own sign count 1 + gamma times."""
 
     gamma: float = 0.25
+    stabiliser: float = STABILISER
 
     def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
         x, weight, bias = linear.x, linear.weight, self.bias_of(linear)
@@ -146,7 +165,7 @@ class Gamma(Rule):
             if bool((x < 0).any()):
                 parts.append(Part(linear, x.clamp(max=0), self.favour(weight, -sign)))
             z = biased(sum_of(parts), None if bias is None else self.favour(bias, sign))
-            s = share / stable(z)
+            s = share / stable(z, self.stabiliser)
             results += [part.back(s) for part in parts]
         return total(results) if results else torch.zeros_like(x)
 
@@ -188,8 +207,9 @@ class Box(Rule):
     def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
         x, weight = linear.x, linear.weight
         column = (-1, *[1] * (x.ndim - 1))
-        low = x.flatten(1).amin(1).view(column) if self.low is None else torch.full_like(x, self.low)
-        high = x.flatten(1).amax(1).view(column) if self.high is None else torch.full_like(x, self.high)
+        values = x.reshape(len(x), -1)
+        low = values.amin(1).view(column) if self.low is None else torch.full_like(x, self.low)
+        high = values.amax(1).view(column) if self.high is None else torch.full_like(x, self.high)
         inside = Part(linear, x, weight)
         floor = Part(linear, low.expand_as(x), weight.clamp(min=0))
         roof = Part(linear, high.expand_as(x), weight.clamp(max=0))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from heatproof.explainers.base import Quantity
+from heatproof.explainers.base import Quantity, class_scores
 
 
 class Scored(nn.Module):
-    """Logits, probabilities or log-probabilities (B, K) of `model`."""
+    """Logits, probabilities or log-probabilities (B, K) of `model`; of one output those of both classes."""
 
     def __init__(self, model: nn.Module, quantity: Quantity) -> None:
         super().__init__()
@@ -27,11 +26,7 @@ class Scored(nn.Module):
 
     def forward(self, inputs: Tensor, *context: Tensor) -> Tensor:
         outputs: Tensor = self.model(inputs, *context)
-        if self.quantity == "probability":
-            return outputs.softmax(1)
-        if self.quantity == "log_probability":
-            return outputs.log_softmax(1)
-        return outputs
+        return class_scores(outputs, self.quantity)
 
 
 class Asked(nn.Module):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from heatproof.cases import Batch
+from heatproof.devices import has_doubles, in_double
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import SampledExplainer, require_one_of, require_positive
+from heatproof.explainers.base import Quantity, require_one_of, require_positive
+from heatproof.explainers.sharing import SharingExplainer
 from heatproof.lazy import np, torch
+from heatproof.progress import part_by_part
 from heatproof.seeds import CaseRandom, derive_seed
 
 Segmenter = Literal["auto", "quickshift", "slic", "blocks"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentExplainer(SampledExplainer):
+class SegmentExplainer(SharingExplainer):
     """An explainer that gives each segment one value.
 
     segmenter  quickshift (colour pictures), slic (pictures), blocks (equal parts of anything), auto: the first to fit
@@ -39,29 +43,40 @@ class SegmentExplainer(SampledExplainer):
         require_one_of(self, "segmenter", get_args(Segmenter))
         require_one_of(self, "hide", ("zero", "mean"))
 
-    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        heatmaps = []
-        for place, case in enumerate(batch.ids):  # every case has segments of its own
-            one = batch[place : place + 1]
-            labels = self.segment(one.inputs[0], derive_seed(rng.run_seed, "segments", case))
-            heatmaps.append(self.values(model, one, labels, rng).to(one.inputs)[labels])
-        return torch.stack(heatmaps).unsqueeze(1)
+    def explain_each(
+        self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
+    ) -> list[torch.Tensor]:
+        def heatmaps(one: Batch) -> torch.Tensor:
+            labels = self.segment(one.inputs[0], derive_seed(rng.run_seed, "segments", one.ids[0]))
+            return self.values(model, one, labels, rng, quantities).to(one.inputs)[:, labels]
 
-    def values(self, model: torch.nn.Module, one: Batch, labels: torch.Tensor, rng: CaseRandom) -> torch.Tensor:
-        """The value of each segment of a single case."""
-        raise NotImplementedError
+        # Every case has segments of its own.
+        found = part_by_part([batch[i : i + 1] for i in range(len(batch))], heatmaps)
+        return [torch.stack(maps).unsqueeze(1) for maps in zip(*found, strict=True)]
+
+    @abstractmethod
+    def values(
+        self,
+        model: torch.nn.Module,
+        one: Batch,
+        labels: torch.Tensor,
+        rng: CaseRandom,
+        quantities: Sequence[Quantity],
+    ) -> torch.Tensor:
+        """The value of each segment of a single case (quantities, segments)."""
 
     def scorer(
-        self, model: torch.nn.Module, one: Batch, labels: torch.Tensor
+        self, model: torch.nn.Module, one: Batch, labels: torch.Tensor, quantities: Sequence[Quantity]
     ) -> Callable[[torch.Tensor], torch.Tensor]:
-        """A function from which segments are shown (rows, segments) to the scores (rows,) of a single case."""
+        """A function from which segments are shown (rows, segments) to the scores (quantities, rows) of a case."""
         inputs = one.inputs[0]
         hidden = segment_means(inputs, labels) if self.hide == "mean" else torch.zeros_like(inputs)
 
         def score(shown: torch.Tensor) -> torch.Tensor:
             visible = shown.to(inputs)[:, labels].unsqueeze(1)
             variants = visible * inputs if self.hide == "zero" else torch.lerp(hidden, inputs, visible)
-            return self.score_rows(model, variants, one, torch.zeros(len(shown), dtype=torch.long).to(one.target))
+            case = torch.zeros(len(shown), dtype=torch.long).to(one.target)
+            return self.scores(model, variants, one, case, quantities)
 
         return score
 
@@ -83,21 +98,33 @@ class SegmentExplainer(SampledExplainer):
 
 
 class WeightedSums:
-    """Sums over weighted samples (x, y), block by block: what a linear regression needs of them, in float64."""
+    """Sums over weighted samples (x, y), block by block: what linear regressions of several y need, in float64."""
 
-    def __init__(self, unknowns: int, like: torch.Tensor) -> None:
-        self.weight, self.y = (torch.zeros((), dtype=torch.float64, device=like.device) for _ in range(2))
-        self.x, self.xy = (torch.zeros(unknowns, dtype=torch.float64, device=like.device) for _ in range(2))
-        self.xx = torch.zeros(unknowns, unknowns, dtype=torch.float64, device=like.device)
+    def __init__(self, unknowns: int, regressions: int, like: torch.Tensor) -> None:
+        device = like.device if has_doubles(like.device) else torch.device("cpu")
+
+        def zeros(*shape: int) -> torch.Tensor:
+            return torch.zeros(shape, dtype=torch.float64, device=device)
+
+        self.weight, self.x, self.xx = zeros(), zeros(unknowns), zeros(unknowns, unknowns)
+        self.y = [zeros() for _ in range(regressions)]
+        self.xy = [zeros(unknowns) for _ in range(regressions)]
 
     def add(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> None:
-        x, y, weights = (values.to(self.xx) for values in (x, y, weights))
+        """Samples x (rows, unknowns) and y (regressions, rows)."""
+        x, y, weights = (in_double(values).to(self.xx) for values in (x, y, weights))
         weighted = x * weights[:, None]
-        self.weight += weights.sum()
-        self.x += weighted.sum(0)
-        self.y += weights @ y
-        self.xx += weighted.T @ x
-        self.xy += weighted.T @ y
+        # The last digits of a product depend on where in memory its numbers begin, so each y gets a place of its own.
+        ys = [one.clone() for one in y]
+        grown = [
+            (self.weight, weights.sum()),
+            (self.x, weighted.sum(0)),
+            (self.xx, weighted.T @ x),
+            *zip(self.y, [weights @ one for one in ys], strict=True),
+            *zip(self.xy, [weighted.T @ one for one in ys], strict=True),
+        ]
+        for sums, more in grown:
+            sums += more
 
 
 def segment_means(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -123,7 +150,7 @@ def superpixels(inputs: torch.Tensor, segmenter: str, segments: int, seed: int) 
     """Superpixels (H, W), numbered from zero, of one picture (C, H, W) scaled to [0, 1]."""
     from skimage.segmentation import quickshift, slic
 
-    picture = inputs.detach().double().cpu().permute(1, 2, 0).numpy()
+    picture = inputs.detach().cpu().double().permute(1, 2, 0).numpy()
     picture = (picture - picture.min()) / ((picture.max() - picture.min()) or 1.0)
     if segmenter == "quickshift":
         found = quickshift(picture, kernel_size=4, max_dist=200, ratio=0.2, rng=seed % 2**31)

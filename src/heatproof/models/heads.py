@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heatproof.devices import choose_device, device_of, placed
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, torch
 from heatproof.models.classifiers import IMAGENET, Classifier
@@ -50,17 +51,19 @@ def train_head(
     fit: Fit = "crop",
     decay: float = 0.01,
     progress: Progress = silent,
+    device: str = "cpu",
 ) -> TrainedHead:
     """Fit a linear head to one part of the pictures and try it on the other."""
     from heatproof.models.linear_head import fit_head, with_convolutions
 
     train, rest = split(find_pictures(images), held_out, seed)
     network = with_convolutions(model, weights, len(train.classes))
+    there = placed(network, choose_device(device))
     features, labels = {}, {}
     for name, part in (("training", train), ("held-out", rest)):
         files = [file for group in part.by_class.values() for file in group]
         labels[name] = torch.tensor([k for k, group in enumerate(part.by_class.values()) for _ in group])
-        features[name] = pooled_features(network, files, side, fit, f"{name} pictures", progress)
+        features[name] = pooled_features(there, files, side, fit, f"{name} pictures", progress)
     weight = fit_head(features["training"], labels["training"], len(train.classes), decay)
     network.classifier.load_state_dict({"weight": weight})
     with torch.no_grad():
@@ -107,7 +110,8 @@ def pooled_features(
         path = workspace("features", convolutions, f"{side}-{key}.npy")
         if not path.is_file():
             with torch.no_grad():
-                features = network.pooled(classifier.inputs(pixels)).numpy()
+                inputs = classifier.inputs(pixels).to(device_of(network))
+                features = network.pooled(inputs).cpu().numpy()
             write_array(path, features)
         found.append(torch.as_tensor(np.load(path, allow_pickle=False)))
     progress(task, len(files), len(files))

@@ -1,0 +1,168 @@
+"""A model while it is explained: looked after, and afterwards what it was.
+
+It runs in evaluation mode, on tensors of its own that it may change, as it was before torch.compile, and with batch
+norms whose gradients are right.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from heatproof.cases import Batch
+from heatproof.errors import HeatproofError
+from heatproof.lazy import torch
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+@contextmanager
+def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
+    """Evaluation mode; on leaving, modes, flags, gradients and hooks are what they were.
+
+    `freeze` switches gradients of parameters off meanwhile, which saves work where only those of inputs are needed.
+    """
+    require_module(model)
+    modules = list(model.modules())
+    parameters = [p for module in modules for p in module._parameters.values() if p is not None]
+    require_ordinary(parameters)
+    modes = [(module, module.training) for module in modules]
+    states = [(parameter, parameter.requires_grad, parameter.grad) for parameter in parameters]
+    first_hook = torch.utils.hooks.RemovableHandle.next_id  # hooks of later numbers were left behind
+    try:
+        for module, mode in modes:
+            if mode:
+                module.training = False
+        model.register_forward_pre_hook(hand_out_copies, prepend=True)
+        model.register_forward_hook(mend_norms)
+        for parameter, flag, gradient in states:
+            if gradient is not None:
+                parameter.grad = None
+            if freeze and flag:
+                parameter.requires_grad = False
+        with uncompiled():
+            yield
+    finally:
+        for module, mode in modes:
+            if module.training != mode:
+                module.training = mode
+        for module in modules:
+            for name in HOOKS:
+                if hooks := module.__dict__[name]:
+                    for left in [number for number in hooks if number >= first_hook]:
+                        del hooks[left]
+        for parameter, flag, gradient in states:
+            if parameter.requires_grad != flag:
+                parameter.requires_grad = flag
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
+
+
+def require_module(model: object) -> None:
+    """The model must be a module: its layers, modes and weights are looked after."""
+    if not isinstance(model, torch.nn.Module):
+        found = getattr(model, "__name__", "")
+        raise HeatproofError(
+            f"the model must be a torch.nn.Module that gives logits, got {type(model).__name__} {found}".rstrip()
+            + "; wrap a function in a module whose forward calls it."
+        )
+
+
+def require_ordinary(parameters: Iterable[torch.Tensor]) -> None:
+    """No weight of the model may come from inference mode."""
+    if any(parameter.is_inference() for parameter in parameters):
+        raise HeatproofError(
+            "the model was made within torch.inference_mode, and no gradient passes such weights; make or load it"
+            " outside of that."
+        )
+
+
+def own_copies(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copies that a model may change in place, as some do to normalise their inputs; gradients go through."""
+    return tuple(given.clone() if isinstance(given, torch.Tensor) else given for given in tensors)
+
+
+def hand_out_copies(_model: torch.nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Forward pre-hook: the tensors of whoever asks stay as they are."""
+    return own_copies(given)
+
+
+def mend_norms(_model: torch.nn.Module, _given: Any, outputs: Any) -> None:
+    """Forward hook: gradients reach batch norms in the layout that these have, whoever called them.
+
+    torch 2.13 makes wrong gradients from some others on the CPU: of a single case, or along a side of length one.
+    `instance_norm` is a batch norm inside.
+    """
+    from heatproof.explainers.autograd_graph import function_name, nodes_of
+    from heatproof.explainers.watching import tensors_in
+
+    if not torch.is_grad_enabled():
+        return
+    found = outputs.values() if isinstance(outputs, dict) else [outputs]
+    for node in nodes_of(*tensors_in(found)):
+        if function_name(node) == "NativeBatchNorm":
+            node.register_prehook(InLayout(layout_of(node._raw_saved_input.data)))  # type: ignore[attr-defined]
+
+
+def layout_of(kept: Any) -> torch.memory_format:
+    """The layout of what a norm took. The plain one is always right; a checkpoint keeps something else meanwhile."""
+    if not isinstance(kept, torch.Tensor) or kept.ndim != 4 or kept.is_contiguous():
+        return torch.contiguous_format
+    return torch.channels_last if kept.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
+
+
+class InLayout:
+    """Pre-hook of a node: what arrives is laid out so. It must not hold the node, or none of the graph would go."""
+
+    def __init__(self, layout: torch.memory_format) -> None:
+        self.layout = layout
+
+    def __call__(self, signals: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
+        return tuple(None if signal is None else signal.contiguous(memory_format=self.layout) for signal in signals)
+
+
+def hookable(model: torch.nn.Module) -> torch.nn.Module:
+    """The module that `torch.compile` was given; a module around a program of TorchScript; others as they are."""
+    inner = getattr(model, "_orig_mod", None)
+    if isinstance(inner, torch.nn.Module):
+        return inner
+    if not isinstance(model, torch.jit.ScriptModule):
+        return model
+    from heatproof.explainers.wrapped import Program
+
+    return Program(model)
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Parts of a model that are compiled run as they were written: a compiled graph hides its steps."""
+    if "torch._dynamo" not in sys.modules:  # then nothing was compiled, and importing it takes seconds
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
+
+
+@contextmanager
+def gradients_possible(batch: Batch) -> Iterator[Batch]:
+    """Outside of `torch.inference_mode`, and the batch without tensors that were made in it."""
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        tensors = (batch.inputs, batch.target, *batch.context, *batch.masks.values())
+        yield ordinary(batch) if any(tensor.is_inference() for tensor in tensors) else batch
+
+
+def ordinary(batch: Batch) -> Batch:
+    """The batch with copies of tensors that were made in inference mode."""
+
+    def free(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone() if tensor.is_inference() else tensor
+
+    return replace(
+        batch,
+        inputs=free(batch.inputs),
+        target=free(batch.target),
+        context=tuple(map(free, batch.context)),
+        masks={name: free(mask) for name, mask in batch.masks.items()},
+    )

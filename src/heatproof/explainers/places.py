@@ -1,0 +1,219 @@
+"""Where the places of the input are in a tensor that a network has made of it.
+
+Convolutional networks keep maps (B, C, *extent), some with the channels last; transformers tokens (B, T, D), one for
+each cell of a grid, behind a class token and perhaps a few more. A shape alone does not tell which: (B, 64, 64, 256)
+may be maps, or all pairs of 64 cells. So places are followed from the input on, function by function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import gcd, prod
+
+import torch
+from torch import Tensor
+
+from heatproof.explainers.watching import Call
+
+FURTHER_TOKENS = 8
+"""The most tokens beside the grid: class, distillation, registers."""
+
+MAP_MAKERS = ("conv", "max_pool", "avg_pool", "lp_pool", "fractional_max_pool", "interpolate", "upsample", "pixel_")
+"""What functions are called whose second axis is the channels and whose further ones are space."""
+NORMS = ("batch_norm", "instance_norm", "group_norm")
+"""The same, but they give any tensor back in its own shape."""
+MIXERS = ("conv", "linear", "matmul", "bmm", "mm", "addmm", "baddbmm", "einsum")
+"""Functions that weights take part in: before the first of these there is no layer."""
+PERMUTATIONS = {"permute", "transpose", "movedim", "adjoint", "t", "__get__"}
+MOVES = {"roll", "flip", "rot90"}
+"""Functions after which a value is not where it was."""
+CUTS = {"__getitem__", "slice", "narrow", "pad", "constant_pad_nd"}
+ALONG_THE_LAST = {"linear", "multi_head_attention_forward"}
+"""Functions that mix what lies along the last axis."""
+TOKEN_LAYERS = ("linear", "attention_forward", "_norm")
+TOKEN_NORMS = {"layer_norm", "rms_norm"}
+RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+EVEN = 1.5
+"""How much more one dimension may shrink than another for the whole to be still there."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Of a tensor's axes, which one counts cases and which are space: one per dimension, or one for all (tokens).
+
+    Where they cannot be told, `space` is empty, and `extent` that of the last maps that it comes from.
+    """
+
+    shape: tuple[int, ...]
+    extent: tuple[int, ...] = ()
+    space: tuple[int, ...] = ()
+    batch: int = 0
+    deep: bool = False
+    """Whether a layer has come before it."""
+    worked_on: bool = False
+    """Whether it comes from what a layer made of tokens, so that these are more than maps in another order."""
+
+    @property
+    def tokens(self) -> bool:
+        return len(self.space) == 1 and (len(self.extent) > 1 or self.shape[self.space[0]] > self.extent[0])
+
+    @property
+    def are_known(self) -> bool:
+        return bool(self.space) and len(self.shape) == 2 + len(self.space)
+
+    @property
+    def come_last(self) -> bool:
+        """Whether space follows the channels."""
+        (channels,) = {*range(len(self.shape))} - {self.batch, *self.space}
+        return bool(channels < self.space[0])
+
+    def maps(self, values: Tensor) -> Tensor:
+        """Values of this shape (a gradient, say) as maps (B, C, *extent); tokens beside the grid fall out."""
+        (channels,) = {*range(values.ndim)} - {self.batch, *self.space}
+        values = values.permute(self.batch, channels, *self.space)
+        if len(self.space) == 1:
+            values = values[:, :, values.shape[2] - prod(self.extent) :].reshape(*values.shape[:2], *self.extent)
+        return values
+
+    def lost(self, shape: Sequence[int]) -> Places:
+        return Places(tuple(shape), self.extent, deep=self.deep)
+
+    def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
+        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep)
+
+
+def places_of_inputs(inputs: Tensor) -> Places:
+    return Places(tuple(inputs.shape), tuple(inputs.shape[2:]), tuple(range(2, inputs.ndim)))
+
+
+def follow(call: Call | None, shape: Sequence[int], parents: Sequence[Places], inputs: Places) -> Places:
+    """The places of a function's output of this shape; without a call, of a function that nobody saw."""
+    shape = tuple(shape)
+    name = call.name if call else ""
+    parent = main_parent(shape, parents)
+    deep = parent.deep or not call or name.startswith(MIXERS)
+    worked_on = parent.worked_on or (parent.tokens and not parent.come_last and name.endswith(TOKEN_LAYERS))
+    places = followed(call, name, shape, parent, inputs)
+    if (places.deep, places.worked_on) == (deep, worked_on):
+        return places
+    return replace(places, deep=deep, worked_on=worked_on)
+
+
+def main_parent(shape: tuple[int, ...], parents: Sequence[Places]) -> Places:
+    """Of a function's arguments, the one that its output takes its places from."""
+    if len(parents) < 2:
+        return parents[0] if parents else Places(shape)
+    deep, worked_on = any(parent.deep for parent in parents), any(parent.worked_on for parent in parents)
+    first = max(parents, key=lambda p: (p.are_known, p.shape == shape, prod(p.extent), prod(p.shape)))
+    return replace(first, deep=deep, worked_on=worked_on)
+
+
+def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
+    if name in RECURRENT:  # each step holds all steps before it
+        return Places(shape)
+    if name.startswith("adaptive_"):  # to a fixed size: what it returns is no longer where it was
+        return parent if shape == parent.shape else Places(shape)
+    if name in ALONG_THE_LAST and parent.are_known and len(parent.shape) - 1 in parent.space:
+        return Places(shape)  # each value holds all places
+    if name in MOVES or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
+        return parent.lost(shape)
+    if call is not None and name in PERMUTATIONS and (order := permutation(call, parent.shape)):
+        return permuted(parent, order)
+    if shape == parent.shape and parent.are_known and not name.startswith(MAP_MAKERS):
+        return parent
+    if name.startswith((*MAP_MAKERS, *NORMS)):
+        return made_maps(shape, parent, inputs)
+    if parent.are_known and len(shape) == len(parent.shape):
+        kept = same_axes(name, shape, parent)
+        if kept is not None:
+            return kept
+    return by_shape(shape, parent, inputs)
+
+
+def permutation(call: Call, shape: Sequence[int]) -> tuple[int, ...] | None:
+    """The order of axes that a function gives to a tensor, seen on a stand-in whose axes all differ in length."""
+    stand_in = torch.empty(tuple(range(2, 2 + len(shape))), device="meta")
+    try:
+        moved = call.func(stand_in, *call.args[1:], **call.kwargs)
+    except (RuntimeError, TypeError, IndexError):
+        return None
+    if not isinstance(moved, Tensor) or sorted(moved.shape) != list(stand_in.shape):
+        return None
+    return tuple(length - 2 for length in moved.shape)
+
+
+def permuted(parent: Places, order: Sequence[int]) -> Places:
+    shape = tuple(parent.shape[axis] for axis in order)
+    if not parent.are_known:
+        return parent.lost(shape)
+    space = [order.index(axis) for axis in parent.space]
+    return replace(parent, shape=shape, batch=order.index(parent.batch), space=tuple(space))
+
+
+def made_maps(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
+    """What a convolution returns, if the places of its argument were where a convolution expects them."""
+    if len(shape) != len(inputs.shape) or shape[0] != inputs.shape[0]:
+        return parent.lost(shape)
+    if parent.are_known and (parent.space != inputs.space or parent.batch):
+        return parent.lost(shape)
+    if not parent.are_known and any(new > old for new, old in zip(shape[2:], parent.extent, strict=False)):
+        return parent.lost(shape)
+    return parent.at(shape, inputs.space, shape[2:])
+
+
+def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | None:
+    """The places of a tensor with as many axes as its parent (a sum, a slice, a concatenation), if they are there."""
+    if shape[parent.batch] != parent.shape[parent.batch]:
+        return None
+    lengths = tuple(shape[axis] for axis in parent.space)
+    if parent.tokens or (name == "cat" and len(lengths) == len(parent.extent) == 1):
+        fits = 0 <= lengths[0] - prod(parent.extent) <= FURTHER_TOKENS
+        return replace(parent, shape=shape) if fits else None
+    if lengths == parent.extent:
+        return replace(parent, shape=shape)
+    if name in CUTS and min(lengths) > 0:
+        ratios = [old / new for old, new in zip(parent.extent, lengths, strict=True)]
+        if max(ratios) < EVEN * min(ratios):
+            return replace(parent, shape=shape, extent=lengths)
+    return None
+
+
+def by_shape(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
+    """The places of a tensor whose axes were joined or split: found again by their lengths, if in one way only."""
+    if not parent.extent or shape[0] != inputs.shape[0]:
+        return parent.lost(shape)
+    for extent in extents_within(parent):
+        found = [parent.at(shape, space, extent) for space in spaces(shape, extent, len(inputs.space))]
+        if extent != parent.extent and parent.deep:
+            found = [places for places in found if not places.tokens]
+        if parent.are_known:  # without a permutation, what followed the channels still does
+            found = [places for places in found if places.come_last == parent.come_last]
+        if found:
+            return found[0] if len(found) == 1 else parent.lost(shape)
+    return parent.lost(shape)
+
+
+def extents_within(parent: Places) -> Iterable[tuple[int, ...]]:
+    """The parent's extent; where its places are lost, also a part of it, as cells are merged and patches cut."""
+    yield parent.extent
+    if not parent.are_known or not parent.deep:
+        common = gcd(*parent.extent)
+        for factor in (2, 4) if parent.deep else range(2, common + 1):
+            if common % factor == 0:
+                yield tuple(length // factor for length in parent.extent)
+
+
+def spaces(shape: Sequence[int], extent: tuple[int, ...], dimensions: int) -> Iterable[tuple[int, ...]]:
+    """The axes of a tensor (B, ...) that may be an extent."""
+    cells = prod(extent)
+    if len(shape) == dimensions + 2 and dimensions > 1:
+        if tuple(shape[2:]) == extent:
+            yield tuple(range(2, len(shape)))
+        if tuple(shape[1:-1]) == extent:
+            yield tuple(range(1, len(shape) - 1))
+    if len(shape) == 3:
+        if 0 <= shape[1] - cells <= FURTHER_TOKENS:
+            yield (1,)
+        if shape[2] == cells:
+            yield (2,)

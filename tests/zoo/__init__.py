@@ -1,0 +1,1 @@
+"""Networks of every kind, and what every method must do on them."""
