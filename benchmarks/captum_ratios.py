@@ -36,6 +36,7 @@ def theirs(model: nn.Module, batch: Batch) -> dict[str, list[Work]]:
         f"smoothgrad:samples={SAMPLES}": [smooth, partial(smooth, nt_samples_batch_size=max(1, 500 // len(x)))],
         "guided_backprop": [partial(attr.GuidedBackprop(model).attribute, x, target=y)],
         "deconvnet": [partial(attr.Deconvolution(model).attribute, x, target=y)],
+        "deep_lift": [partial(attr.DeepLift(model).attribute, x, target=y)],
         "grad_cam": [lambda: grad_cam(model, batch)],
         f"occlusion:window={window},stride={stride}": [
             occlude,

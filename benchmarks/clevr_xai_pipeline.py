@@ -32,6 +32,7 @@ from heatproof.clevr.questions.make import make_questions
 from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
 from heatproof.clevr.scenes import SceneSettings
 from heatproof.engine.sources import counted_passes
+from heatproof.executors.choice import Execution
 from heatproof.explainers.spec import make_explainer
 from heatproof.metrics.heatmap_scores import score_heatmaps
 from heatproof.models.relation_network import RelationNetwork
@@ -65,7 +66,7 @@ def main() -> None:
 def make_benchmark(folder: Path, weights: Path) -> ClevrXai:
     """The benchmark on a data set rendered and asked for it."""
     scenes, pictures = SceneSettings(width=128, height=128), PictureSettings(samples=16)
-    render_dataset(folder, -(-QUESTIONS // 3), scenes, pictures, mask_size=(320, 480), jobs=1)
+    render_dataset(folder, -(-QUESTIONS // 3), scenes, pictures, mask_size=(320, 480), how=Execution("local"))
     make_questions(folder, "simple")
     make_masks(open_dataset(folder), (128, 128))
     return ClevrXai(dataset=str(folder), weights=weights, limit=QUESTIONS)
@@ -95,7 +96,7 @@ def compare(benchmark: OpenedClevrXai, batch: Batch) -> float:
             batch
         )
         mine, theirs = mine + ours, theirs + other
-        numbers = f"{passes[0] / len(batch):>6.0f} {ours:>8.3f} {other:>8.3f} {other / ours:>6.1f}"
+        numbers = f"{passes.total / len(batch):>6.0f} {ours:>8.3f} {other:>8.3f} {other / ours:>6.1f}"
         print(f"{explainer.name:<22} {numbers}   {shown:.2f} {means[0]:.2f}", flush=True)
     print(f"{'all methods':<29} {mine:>8.3f} {theirs:>8.3f} {theirs / mine:>6.1f}")
     print(f"{'Quantus: 40 scores a map':<29} {'':>8} {scoring:>8.3f}")

@@ -10,16 +10,25 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
+from math import ceil
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
+from torch import nn
+
 import heatproof
-from benchmarks.workloads import cpu_seconds
-from heatproof import mnist1d
+from benchmarks.workloads import cpu_seconds, signals
 from heatproof.benchmarks.svea import OpenedSvea, Svea
-from heatproof.explainers.base import Explainer
+from heatproof.cases import Batch
+from heatproof.executors.set_up import keep_memory
+from heatproof.explainers.base import Explainer, SampledExplainer, Size
+from heatproof.explainers.memory import RowCost, row_cost
+from heatproof.explainers.spec import make_explainer
+
+SIGNALS = 5000
 
 
 @dataclass
@@ -50,7 +59,7 @@ class Clock:
 
 
 STAGES: tuple[tuple[type, str, Callable[[Any], str]], ...] = (
-    (Explainer, "__call__", lambda explainer: f"explaining: {explainer.label}"),
+    (Explainer, "guarded", lambda explainer: f"explaining: {explainer.label}"),
     (Svea, "open", lambda _: "data and network"),
     (OpenedSvea, "score", lambda _: "Drop, Increase, mass, rank, pointing"),
     (OpenedSvea, "summarise", lambda _: "ROE tests (linear SVMs)"),
@@ -64,12 +73,41 @@ def measure(benchmark: Svea) -> tuple[float, dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         for owner, method, stage in STAGES:
             stack.enter_context(patch.object(owner, method, clock.timed(getattr(owner, method), stage)))
-        total = cpu_seconds(lambda: heatproof.run(benchmark, out=Path(folder) / "run"))
+        total = cpu_seconds(lambda: heatproof.run(benchmark, out=Path(folder) / "run", engine="local"))
     return total, clock.spent | {"parts, intervals, tables and page": total - sum(clock.spent.values())}
 
 
+TARGETS = 2
+CANNOT_BE_SAVED = {"rise": 1, "integrated_gradients": TARGETS, "smoothgrad": TARGETS}
+"""How often the passes of these must be made: RISE's serve both targets, gradients are of one."""
+
+
+def bare() -> float:
+    """CPU seconds of the network alone for the passes that cannot be saved, in blocks as large as ours."""
+    model, batch = signals(SIGNALS)
+    cost = row_cost(model, batch[:1])
+    return sum(cpu_seconds(partial(passes, model, batch, cost, *item)) for item in CANNOT_BE_SAVED.items())
+
+
+def passes(model: nn.Module, batch: Batch, cost: RowCost, spec: str, times: int) -> None:
+    """All passes of one explainer; a forward and a backward one count as two."""
+    explainer = make_explainer(spec)
+    assert isinstance(explainer, SampledExplainer)
+    rows = min(explainer.rows, cost.rows(explainer.memory, explainer.gradients))
+    inputs = batch.inputs.repeat(ceil(rows / len(batch)), 1, 1)[:rows].contiguous()
+    variants = explainer.passes(Size((), ())) // (2 if explainer.gradients else 1)
+    for _ in range(round(times * len(batch) * variants / rows)):
+        with torch.set_grad_enabled(explainer.gradients):
+            outputs = model(inputs.requires_grad_(explainer.gradients))
+            if explainer.gradients:
+                torch.autograd.grad(outputs[:, 0].sum(), inputs)
+
+
 def main() -> None:
+    keep_memory()  # as the command line does
     total, stages = measure(Svea())
-    print(f"standard run of SVEA, {sum(map(len, mnist1d.make())):,} signals, both targets: {total:.1f} CPU seconds")
+    print(f"standard run of SVEA, {SIGNALS:,} signals, both targets: {total:.1f} CPU seconds")
     for stage, seconds in sorted(stages.items(), key=lambda item: -item[1]):
         print(f"{seconds:8.2f} s {seconds / total:6.1%}  {stage}")
+    network = bare()
+    print(f"the network alone, for the passes that cannot be saved: {network:.1f}, so {total / network:.2f} times that")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +19,10 @@ from skips import pytest_addoption, pytest_configure, shared_folder
 
 __all__ = ["pytest_addoption", "pytest_configure"]
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; children would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # tests run side by side, one process per core
+os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # so do their runs, unless they say how many jobs
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=60)
 settings.load_profile("fixed")
 
@@ -54,7 +59,7 @@ def net(request: pytest.FixtureRequest, nets: dict[str, Net]) -> Net:
     return nets[request.param]
 
 
-@pytest.fixture(params=[name for name in MAKERS if name != "functional"])
+@pytest.fixture(params=[name for name in MAKERS if name not in ("functional", "transformer")])
 def module_net(request: pytest.FixtureRequest, nets: dict[str, Net]) -> Net:
     """Each network whose ReLUs are modules, used once: all that Captum's hooks can see."""
     return nets[request.param]

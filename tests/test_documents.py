@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -50,3 +51,26 @@ def test_make_targets_that_are_named_exist():
     for page in PAGES:
         for named in re.findall(r"`make ([a-z -]+)`", page.read_text(encoding="utf-8")):
             assert set(named.split()) <= targets, f"{page.name} names make {named}"
+
+
+def rooms() -> str:
+    """What each room imports, as import-linter draws it."""
+    command = [Path(sys.executable).parent / "import-linter", "drawgraph", "heatproof"]
+    drawn = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found: dict[str, list[str]] = {}
+    for room, imported in re.findall(r'"\.(\w+)" ->\s+"\.(\w+)"', drawn):
+        found.setdefault(room, []).append(imported)
+    lines = (f"{room:<14}{' '.join(sorted(imported))}" for room, imported in sorted(found.items()))
+    return "\n".join(lines)
+
+
+def test_the_graph_of_rooms_is_what_import_linter_draws():
+    graph = rooms()
+    assert len(graph.splitlines()) > 20
+    assert f"```\n{graph}\n```" in (ROOT / "CONTRIBUTING.md").read_text(), f"CONTRIBUTING.md should say\n{graph}"
+
+
+def test_the_layers_are_those_of_the_contract():
+    contract = (ROOT / "pyproject.toml").read_text().partition("layers = [")[2].partition("\n]")[0]
+    layers = "\n".join(re.findall(r'"(.*)"', contract.replace("heatproof.", "")))
+    assert f"```\n{layers}\n```" in (ROOT / "CONTRIBUTING.md").read_text()

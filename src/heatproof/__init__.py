@@ -9,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heatproof.api import Run, compare, dry_run, evaluate, explain, load_run, run, show
-    from heatproof.benchmarks.base import Benchmark, Opened, register_benchmark
+    from heatproof.api import Run, compare, dry_run, evaluate, explain, layers, load_run, run, show
+    from heatproof.benchmarks.base import Benchmark, Opened, metric_words, option, register_benchmark, score_rows
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
     from heatproof.explainers.base import Explainer, SampledExplainer, ScoreExplainer, register_explainer
@@ -35,13 +35,17 @@ __all__ = [
     "dry_run",
     "evaluate",
     "explain",
+    "layers",
     "load_run",
     "make_explainer",
+    "metric_words",
+    "option",
     "pool",
     "register_benchmark",
     "register_explainer",
     "register_metric",
     "run",
+    "score_rows",
     "show",
 ]
 
@@ -60,13 +64,17 @@ _HOMES = {
     "dry_run": "api",
     "evaluate": "api",
     "explain": "api",
+    "layers": "api",
     "load_run": "api",
     "make_explainer": "explainers.spec",
+    "metric_words": "benchmarks.base",
+    "option": "benchmarks.base",
     "pool": "pooling",
     "register_benchmark": "benchmarks.base",
     "register_explainer": "explainers.base",
     "register_metric": "metrics.base",
     "run": "api",
+    "score_rows": "benchmarks.base",
     "show": "api",
 }
 

@@ -1,5 +1,5 @@
 """`python -m heatproof`"""
 
-from heatproof.cli import main
+from heatproof.cli import command
 
-main()
+command()

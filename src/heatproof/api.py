@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.benchmarks.base import Opened
 from heatproof.benchmarks.clevr_xai import open_masks
 from heatproof.cases import Batch, Chunk
-from heatproof.engine.estimate import Estimate, estimate
+from heatproof.devices import (
+    FULL,
+    Precision,
+    choose_device,
+    computing_on,
+    device_of,
+    placed,
+    require_precision,
+    workers_for,
+)
+from heatproof.engine.closing import Closing
+from heatproof.engine.forecast import Forecast
 from heatproof.engine.manifest import options_of
 from heatproof.engine.plan import explained_quantity, for_quantities
+from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
 from heatproof.engine.sources import Explaining, Stored
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.explainers.base import Explainer, Quantity, Target, quantity_of, untouched
+from heatproof.executors.choice import Engine, Execution
+from heatproof.explainers.base import Explainer, Quantity, Target, predicted_classes, quantity_of
+from heatproof.explainers.guards import untouched
 from heatproof.explainers.spec import make_explainer, make_explainers
 from heatproof.heatmap_files import open_heatmaps
 from heatproof.lazy import pl, torch
+from heatproof.metrics.base import Metric
 from heatproof.metrics.spec import MetricLike, load_metrics
 from heatproof.progress import Progress, silent
 from heatproof.results.compare import Comparison as ComparedResults
@@ -29,6 +45,9 @@ from heatproof.results.tables import markdown
 from heatproof.run_folder import TABLE, RunFolder, default_folder
 from heatproof.seeds import CaseRandom
 from heatproof.workspace import write_whole
+
+if TYPE_CHECKING:
+    from heatproof.explainers.layers import Layer
 
 AnyExplainer: TypeAlias = "str | Explainer | type[Explainer] | Callable[..., Any]"
 
@@ -62,6 +81,7 @@ def explain(
     context: Sequence[torch.Tensor] = (),
     ground_truth: Mapping[str, torch.Tensor] | None = None,
     seed: int = 0,
+    device: str | None = None,
     **parameters: Any,
 ) -> torch.Tensor:
     """Relevance of the inputs (B, C, *space) for a class: `explain(net, x, "integrated_gradients", steps=100)`.
@@ -69,28 +89,32 @@ def explain(
     `target` is a class per case, one class for all, or None for the class that the model predicts. `parameters` are
     those of the explainer; `quantity="probability"` explains the probability instead of the logit. `ground_truth` are
     masks by name, for the oracle. A model that returns its logits among other things (first in a tuple, by the name
-    `logits`) is explained too.
+    `logits`) is explained too, and one with a single output as a binary classifier: the output speaks for class 1 and
+    against class 0. It computes where it is, or on `device` (auto, cpu, cuda, cuda:1, mps); the inputs may be
+    elsewhere, and relevance comes back to them. Inputs may be arrays; they get the type of the model's weights.
     """
-    from heatproof.models.networks import name_of, require_module, returning_logits
+    from heatproof.models.networks import as_tensor, explainable, fitted, name_of, require_module
 
     made = make_explainer(explainer, **parameters)
-    inputs = torch.as_tensor(inputs)
-    module = require_module(name_of(model), model)
-    model = returning_logits(module, inputs[:1], *(tensor[:1] for tensor in context))
+    given, name = as_tensor(inputs), name_of(model)
+    module = require_module(name, model)
+    place = (device_of(module) or given.device) if device is None else choose_device(device)
+    inputs, *context = (fitted(module, as_tensor(tensor)).to(place) for tensor in (given, *context))
+    model, inputs = explainable(name, placed(module, place), inputs, *context)
     if target is None:
         with torch.no_grad(), untouched(model):
             outputs = model(inputs, *context)
         quantity_of(outputs, torch.zeros(len(inputs), dtype=torch.long, device=outputs.device), "logit")
-        target = outputs.argmax(1)
-    classes = torch.as_tensor(target, device=inputs.device)
+        target = predicted_classes(outputs)
+    classes = torch.as_tensor(target).to(place)
     batch = Batch(
         inputs=inputs,
         target=classes.expand(len(inputs)) if classes.ndim == 0 else classes,
         ids=tuple(str(i) for i in range(len(inputs))),
         context=tuple(context),
-        masks=ground_truth or {},
+        masks={name: mask.to(place) for name, mask in (ground_truth or {}).items()},
     )
-    return made(model, batch, CaseRandom.of(seed, made))
+    return made(model, batch, CaseRandom.of(seed, made)).to(given.device)
 
 
 def run(
@@ -105,6 +129,12 @@ def run(
     resume: bool = True,
     batch_size: int | None = None,
     keep_heatmaps: bool = False,
+    jobs: int | None = None,
+    engine: Engine = "auto",
+    address: str | None = None,
+    ship: bool = False,
+    device: str = "cpu",
+    precision: Precision = FULL,
     progress: Progress = silent,
     **options: Any,
 ) -> Run:
@@ -113,26 +143,60 @@ def run(
     `options` are those of the benchmark (for SVEA: limit, weights, model, model_seeds ...). `metrics` are scored beside
     the benchmark's own. `target` is what is explained; by default what the benchmark explains (SVEA: probability and
     logit, CLEVR-XAI: logit). What the output folder holds already is not computed again. An explainer that fails costs
-    its own scores only: see `Run.failures()`.
+    its own scores only: see `Run.failures()`. Where and how many at once (`engine`, `jobs`, `address`, `ship`) changes
+    nothing of the scores; see docs/scale.md. Models compute on `device` (auto, cpu, cuda, cuda:1, mps), and are
+    explained in `precision` where that changes no score by more than 0.001.
     """
     require_whole("seed", seed, 0)
+    require_place(device, precision)
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
+    at_once = jobs if engine == "ray" else jobs or workers_for(device)
+    how = Execution(engine, at_once, address, folders_of(made) if ship else (), gpus=int(device != "cpu"))
     extra = [] if metrics is None else load_metrics(metrics)
     folder = RunFolder(Path(out) if out is not None else default_folder(made.name, preset))
     folder.check_writable()
-    source = Explaining(
-        made.open(seed, progress),
+    if explainers is None and "limit" not in options and not folder.has_run:
+        how.expect_much()
+    with computing_on(device):
+        opened = made.open(seed, progress)
+    source = explaining(made, opened, chosen, extra, seed, batch_size)
+    table = run_source(
+        replace(source, keep_all=keep_heatmaps, device=device, precision=precision),
+        folder,
+        name=made.name,
+        seed=seed,
+        options=options_of(made),
+        resume=resume,
+        how=how,
+        progress=progress,
+    )
+    return finished(folder, table)
+
+
+def explaining(
+    made: Benchmark,
+    opened: Opened,
+    chosen: Sequence[Explainer],
+    extra: Sequence[Metric],
+    seed: int,
+    batch_size: int | None,
+) -> Explaining:
+    """What a run of a benchmark explains and scores."""
+    return Explaining(
+        opened,
         chosen,
         seed=seed,
         batch_size=batch_size or made.batch_size,
-        keep_all=keep_heatmaps,
         extra=[metric for metric in extra if metric.name not in made.metrics],
         usual=frozenset(explainer.label for explainer in make_explainers(made.default_explainers)),
     )
-    table = run_source(
-        source, folder, name=made.name, seed=seed, options=options_of(made), resume=resume, progress=progress
-    )
-    return finished(folder, table)
+
+
+def folders_of(benchmark: Benchmark) -> list[Path]:
+    """The folders that a benchmark's options name, to be sent to a cluster."""
+    named = (getattr(benchmark, f.name) for f in fields(benchmark) if f.name in ("dataset", "images", "mosaics"))
+    paths = [Path(value) for value in named if value is not None]
+    return [path if path.is_dir() else path.parent for path in paths]
 
 
 def finished(folder: RunFolder, leaderboard: pl.DataFrame) -> Run:
@@ -148,17 +212,36 @@ def dry_run(
     benchmark: str | Benchmark = "svea",
     *,
     explainers: str | Iterable[AnyExplainer] | None = None,
+    metrics: str | Sequence[MetricLike] | None = None,
     preset: str = "standard",
     seed: int = 0,
     target: Target | None = None,
     batch_size: int | None = None,
+    jobs: int | None = None,
+    engine: Engine = "auto",
+    device: str = "cpu",
+    precision: Precision = FULL,
     progress: Progress = silent,
     **options: Any,
-) -> list[Estimate]:
-    """What `run` with the same arguments would cost, explainer by explainer. Explains nothing and writes nothing."""
+) -> Forecast:
+    """What `run` with the same arguments would cost in CPU seconds and memory, explainer by explainer.
+
+    Each explainer is tried on a few cases, and tables and page are made of a few; nothing of it is kept. Networks that
+    the run would have to train are not, and not counted.
+    """
+    require_place(device, precision)
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
-    opened = made.rehearse(seed, progress)
-    return estimate(Explaining(opened, chosen, seed=seed, batch_size=batch_size or made.batch_size))
+    extra = [] if metrics is None else load_metrics(metrics)
+
+    def opened() -> Explaining:
+        with computing_on(device):
+            found = made.rehearse(seed, progress)
+        source = explaining(made, found, chosen, extra, seed, batch_size)
+        return replace(source, device=device, precision=precision)
+
+    closing = Closing(made.name, seed, options_of(made), finished)
+    how = Execution(engine, jobs or workers_for(device))
+    return rehearse(opened, closing, how, type(made).rehearse is Benchmark.rehearse, progress)
 
 
 def show(
@@ -170,20 +253,23 @@ def show(
     target: Target = "logit",
     out: Path | str = "case.svg",
     seed: int = 0,
+    device: str = "cpu",
     progress: Progress = silent,
     **options: Any,
 ) -> Path:
     """Draw one case of a benchmark under many explainers: `show("svea", "test-0007", explainers=["lrp", "rise"])`."""
     from heatproof.report.gallery import Case, gallery
 
+    choose_device(device)
     made, chosen = prepare_run(benchmark, explainers, preset, target, 1, options)
-    opened = made.open(seed, progress)
+    with computing_on(device):
+        opened = made.open(seed, progress)
     one, chunk = find_case(opened, made.name, case)
-    source = Explaining(opened, chosen, seed=seed)
+    source = Explaining(opened, chosen, seed=seed, device=device)
     heatmaps = {}
     for place, explainer in enumerate(chosen):
         progress("explaining", place, len(chosen))
-        relevance = source.relevance(explainer, opened.form(chunk.model, explainer), one)
+        relevance = source.relevance(explainer, source.form(chunk.model, explainer), one)
         quantity = explained_quantity(explainer) if target == "both" else ""
         heatmaps[explainer.label + f", {quantity}" * bool(quantity)] = relevance[0].cpu().numpy()
     progress("explaining", len(chosen), len(chosen))
@@ -194,6 +280,36 @@ def show(
     path = Path(out)
     write_whole(path, lambda temporary: temporary.write_text(drawn, encoding="utf-8"))
     return path
+
+
+def layers(model: torch.nn.Module, inputs: torch.Tensor, *, context: Sequence[torch.Tensor] = ()) -> list[Layer]:
+    """The layers whose maps class activation maps can read, in the order of the pass: `layers(net, x)`.
+
+    Each has a name for `layer=NAME`, the number and extent of its maps, whether all of the score's gradient passes it,
+    and whether it is the one that is read where none is named.
+    """
+    from heatproof.explainers.layers import all_layers
+    from heatproof.models.networks import name_of, require_module, returning_logits
+
+    context = [tensor[:1] for tensor in context]
+    network = returning_logits(require_module(name_of(model), model), inputs[:1], *context)
+    with torch.no_grad(), untouched(network):
+        target = network(inputs[:1], *context).argmax(1)
+    return all_layers(network, Batch(inputs[:1], target, ("0",), context=tuple(context)))
+
+
+def benchmark_layers(
+    benchmark: str | Benchmark, *, seed: int = 0, progress: Progress = silent, **options: Any
+) -> dict[str, list[Layer]]:
+    """The same for the networks of a benchmark, by their names."""
+    made, _ = prepare_run(benchmark, "gradient", "standard", "logit", 1, options)
+    opened = made.open(seed, progress)
+    found: dict[str, list[Layer]] = {}
+    for chunk in opened.chunks():
+        if chunk.model not in found:
+            case = opened.load(chunk)[:1]
+            found[chunk.model] = layers(opened.model(chunk.model), case.inputs, context=case.context)
+    return found
 
 
 def find_case(opened: Opened, name: str, case: str) -> tuple[Batch, Chunk]:
@@ -218,6 +334,8 @@ def evaluate(
     name: str | None = None,
     out: Path | str | None = None,
     resume: bool = True,
+    jobs: int | None = None,
+    engine: Engine = "auto",
     progress: Progress = silent,
 ) -> Run:
     """Score heatmaps made elsewhere: `evaluate("maps", dataset="data", predictions="answers.json")`.
@@ -227,8 +345,9 @@ def evaluate(
     """
     path = Path(heatmaps)
     answers = None if predictions is None else Path(predictions)
+    how = Execution(engine, jobs)
     stored = open_heatmaps(path)
-    folder = RunFolder(Path(out) if out is not None else Path("runs") / f"evaluate-{path.stem}")
+    folder = RunFolder(Path(out) if out is not None else evaluation_folder(path))
     folder.check_writable()
     opened = open_masks(stored, Path(dataset), questions, poolings, answers, progress)
     table = run_source(
@@ -237,9 +356,15 @@ def evaluate(
         name="clevr-xai",
         options={"heatmaps": str(path), "dataset": str(dataset), "questions": questions},
         resume=resume,
+        how=how,
         progress=progress,
     )
     return finished(folder, table)
+
+
+def evaluation_folder(heatmaps: Path) -> Path:
+    """The folder of a run that scores stored heatmaps, unless another is given."""
+    return Path("runs") / f"evaluate-{heatmaps.stem}"
 
 
 def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:
@@ -256,6 +381,12 @@ def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Pr
 def load_run(folder: Path | str) -> Run:
     """The results in a run folder."""
     return Run(folder)
+
+
+def require_place(device: str, precision: str) -> None:
+    """Device and precision must be known, and the device there."""
+    choose_device(device)
+    require_precision(precision)
 
 
 def prepare_run(

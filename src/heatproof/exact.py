@@ -110,7 +110,7 @@ def normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
 
 def box_muller(drawn: torch.Tensor) -> torch.Tensor:
     """Normal numbers from groups of 16 evenly distributed ones, to 1e-10, which float32 does not tell apart."""
-    first, second = drawn.view(-1, 2, GROUP // 2).numpy().astype(np.float64).swapaxes(0, 1)
+    first, second = drawn.view(-1, 2, GROUP // 2).cpu().numpy().astype(np.float64).swapaxes(0, 1)
     radius = np.sqrt(-2 * logarithm(1 - first, terms=7))
     half = np.pi * (second - 0.5)  # of the angle, less half a turn
     square = half * half

@@ -32,6 +32,10 @@ class Heatmaps:
     stamp: str
     """Changes when the files do, so that scores of changed heatmaps are not taken for theirs."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Other processes open the files for themselves."""
+        return open_heatmaps, (self.source.resolve(),)
+
     def usable(self, name: str, space: tuple[int, ...], hint: str = "") -> tuple[NDArray[Any] | None, str]:
         """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size."""
         try:

@@ -13,6 +13,9 @@ from typing import Any
 
 from heatproof.errors import HeatproofError, unknown_name
 
+USER = "heatproof_user_"
+"""How the names of modules begin that were loaded from files."""
+
 
 def names_object(text: str) -> bool:
     """Whether the text has the form of such a reference, rather than of a registered name."""
@@ -35,7 +38,7 @@ def load_file(path: Path) -> Any:
     if not path.is_file():
         raise HeatproofError(f"there is no file {path}; write file.py:name with a path from the current folder.")
     path = path.resolve()
-    key = f"heatproof_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    key = f"{USER}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     stamp = (path.stat().st_mtime_ns, path.stat().st_size)
     if getattr(sys.modules.get(key), "__heatproof_stamp__", None) == stamp:
         return sys.modules[key]
@@ -60,6 +63,16 @@ def load_module(name: str) -> Any:
             return importlib.import_module(name)
     except (Exception, SystemExit) as problem:
         raise HeatproofError(f"module {name!r} cannot be imported: {type(problem).__name__}: {problem}") from problem
+
+
+def user_modules() -> list[Any]:
+    """The modules that were loaded from files."""
+    return [module for name, module in list(sys.modules.items()) if name.startswith(USER)]
+
+
+def user_folders() -> list[str]:
+    """The folders of these files, which may import from there, and the current one."""
+    return list(dict.fromkeys([*(str(Path(module.__file__).parent) for module in user_modules()), str(Path.cwd())]))
 
 
 @contextmanager

@@ -1,10 +1,17 @@
-"""Progress: long work calls `progress(task, done, total)`; what becomes of it is the caller's choice."""
+"""Progress: long work calls `progress(task, done, total)`; what becomes of it is the caller's choice.
+
+Work that is handed no such function, deep inside an explainer, says `reached(fraction)` to whoever is listening.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Progress(Protocol):
@@ -15,29 +22,56 @@ def silent(task: str, done: float, total: float) -> None:
     """Show nothing."""
 
 
+_listener: ContextVar[Callable[[float], None] | None] = ContextVar("listener", default=None)
+
+
 @contextmanager
-def bars() -> Iterator[Progress]:
-    """Bars with the time left, one per task, on standard error; where that is not a terminal, only how they end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
+def listening(callback: Callable[[float], None]) -> Iterator[None]:
+    """`callback(fraction)` whenever more of the work inside is done; what is done again is not told again."""
+    furthest = 0.0
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    tasks: dict[str, TaskID] = {}
-    with RichProgress(*columns, console=Console(stderr=True), speed_estimate_period=120) as display:
+    def tell(fraction: float) -> None:
+        nonlocal furthest
+        if fraction > furthest:
+            furthest = fraction
+            callback(fraction)
 
-        def show(task: str, done: float, total: float) -> None:
-            name, _, detail = task.partition(": ")
-            if name not in tasks:
-                tasks[name] = display.add_task(name, total=total)
-            shown = f"{name} [dim]{detail:<32}" if detail else name
-            display.update(tasks[name], completed=done, total=total, description=shown)
+    with told(tell):
+        yield
 
-        yield show
+
+def reached(fraction: float) -> None:
+    """This much of the work in hand is done."""
+    if (listener := _listener.get()) is not None:
+        listener(fraction)
+
+
+@contextmanager
+def part(number: int, of: int) -> Iterator[None]:
+    """The work inside is one of so many equal parts of the work in hand, counted from zero."""
+    outer = _listener.get()
+    if outer is None:
+        yield
+        return
+    with told(lambda fraction: outer((number + fraction) / of)):
+        yield
+        reached(1)
+
+
+def part_by_part(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+    """`work(item)` of each item, an equal part of the work in hand."""
+    results = []
+    for number, item in enumerate(items):
+        with part(number, len(items)):
+            results.append(work(item))
+    return results
+
+
+@contextmanager
+def told(listener: Callable[[float], None]) -> Iterator[None]:
+    """Inside, this listener is told what is reached."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)

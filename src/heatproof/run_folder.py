@@ -28,7 +28,7 @@ from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.workspace import writable, write_whole
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a folder changes so that older readers would misread it."""
 MANIFEST, LEDGER = "run.json", "parts.jsonl"
 SUMMARY, LEADERBOARD, STATISTICS = "summary.parquet", "leaderboard.csv", "statistics.csv"
@@ -179,10 +179,13 @@ class RunFolder:
             raise HeatproofError(f"{path} is damaged ({problem}); run again to compute it anew.") from problem
 
     def forget(self, explainers: Iterable[str], model: str | None = None) -> None:
-        """Remove what was computed for these explainers, on one model or on all."""
+        """Remove what was computed for these explainers, on one model or on all.
+
+        A section is about an explainer on all models, so it goes with any of them.
+        """
         for name in explainers:
             for kind in PARTS:
-                if model is None:
+                if model is None or kind == "sections":
                     shutil.rmtree(self.path(kind, name), ignore_errors=True)
                 else:
                     for path in self.path(kind, name).glob(f"{glob.escape(model)}.*"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import HOOKS, untouched
+from heatproof.explainers.guards import HOOKS, untouched
 from heatproof.explainers.spec import make_explainer, make_explainers
 from heatproof.lazy import torch
 from heatproof.metrics.scoring import call_metric, values_problem

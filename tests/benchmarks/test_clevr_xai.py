@@ -283,10 +283,15 @@ def test_without_arguments_it_runs_on_what_ships(tmp_path):
 
 @pytest.mark.parametrize(("questions", "cases"), [("simple", 39_761), ("complex", 100_000)])
 def test_the_papers_size_can_be_estimated_without_its_data(questions, cases):
-    (line,) = heatproof.dry_run("clevr-xai", preset="paper", questions=questions, explainers="gradient")
+    explainers = ("gradient", {"simple": "oracle:mask=single_object", "complex": "oracle:mask=unique"}[questions])
+    found = heatproof.dry_run("clevr-xai", preset="paper", questions=questions, explainers=explainers, jobs=2)
+    line = next(line for line in found.lines if line.explainer == "gradient")
     assert line.cases == cases
     assert line.passes == 2 * cases
     assert line.units == -(-cases // 32)
+    assert found.processes == 3
+    assert not any(line.failure for line in found.lines)
+    assert not found.notes
 
 
 def test_the_papers_size_cannot_be_run_without_its_data(tmp_path):

@@ -16,9 +16,11 @@ from PIL import Image
 
 from heatproof.clevr.rendering import blender
 from heatproof.clevr.rendering.blender import BlenderSession, command
+from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
 from heatproof.clevr.rendering.picture import render
 from heatproof.clevr.scenes import SceneSettings, sample_scene
 from heatproof.errors import HeatproofError
+from heatproof.executors.choice import Execution
 
 PYTHON = os.environ.get(blender.PYTHON_VARIABLE, sys.executable)
 SCENE = sample_scene(SceneSettings(seed=1), 0)
@@ -85,6 +87,37 @@ def test_a_worker_that_dies_is_reported(tmp_path, monkeypatch):
     with pytest.raises(HeatproofError, match="Blender failed: it ended"):
         session.render(SCENE, 48, 32, 1, False, tmp_path / "a.png")
     session.process.wait()
+
+
+STAND_IN = """
+import json
+import sys
+print('heatproof:{"ready": true}', flush=True)
+for line in sys.stdin:
+    order = json.loads(line)
+    if order["seed"] == 1:
+        break
+    with open(order["path"], "wb") as file:
+        file.write(b"picture %d, IEND\\xaeB`\\x82" % order["seed"])
+    print('heatproof:{"done": true}', flush=True)
+"""
+
+
+@pytest.mark.parametrize("engine", ["local", "processes"])
+def test_a_data_set_by_a_blender_that_dies_of_one_picture(engine, tmp_path, monkeypatch):
+    """The others are made, by another Blender, and come back from wherever they were written to."""
+    worker = tmp_path / "stand_in"
+    worker.write_text("#!/bin/sh\nexec " + sys.executable + " -c '" + STAND_IN.replace("'", "'\\''") + "'\n")
+    worker.chmod(0o755)
+    monkeypatch.setenv(blender.PYTHON_VARIABLE, str(worker))
+    monkeypatch.setattr(blender, "_sessions", {})
+    settings, how = SceneSettings(width=60, height=40), Execution(engine, 2 if engine == "processes" else None)
+    with pytest.raises(HeatproofError, match=r"1 of 3 .*\n  CLEVR_new_000001: Blender failed: it ended"):
+        render_dataset(tmp_path / "set", 3, settings, PictureSettings("blender"), how=how)
+    for session in blender._sessions.values():
+        session.close()
+    made = {path.name: path.read_bytes() for path in (tmp_path / "set" / "images").iterdir()}
+    assert made == {f"CLEVR_new_{i:06d}.png": b"picture %d, IEND\xaeB`\x82" % i for i in (0, 2)}
 
 
 def psnr(a: np.ndarray, b: np.ndarray) -> float:

@@ -12,20 +12,28 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from heatproof.clevr.rendering import dataset
-from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
+from heatproof.clevr.rendering.dataset import Lacking, Painter, PictureSettings, reasons, render_dataset
 from heatproof.clevr.rendering.tracer import seen_objects
 from heatproof.clevr.scenes import SceneSettings
 from heatproof.errors import HeatproofError
+from heatproof.executors.choice import Execution
 from reference.clevr_rendering import object_masks
 
 SMALL = SceneSettings(seed=2, width=60, height=40)
 PLAIN = PictureSettings(samples=1, denoise=False)
 
 
+LOCAL, TWO = Execution("local"), Execution("processes", 2)
+
+
 def make(
-    folder: Path, count: int, scenes: SceneSettings = SMALL, pictures: PictureSettings | None = PLAIN, jobs: int = 1
-):
-    return render_dataset(folder, count, scenes, pictures, jobs=jobs)
+    folder: Path,
+    count: int,
+    scenes: SceneSettings = SMALL,
+    pictures: PictureSettings | None = PLAIN,
+    how: Execution = LOCAL,
+) -> int:
+    return render_dataset(folder, count, scenes, pictures, how=how)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -72,7 +80,7 @@ def test_masks_ids_and_scenes_agree(made):
 
 
 def test_two_processes_make_the_same_files_as_one(made, tmp_path):
-    assert make(tmp_path / "set", 4, jobs=2) == 4
+    assert make(tmp_path / "set", 4, how=TWO) == 4
     assert contents(tmp_path / "set") == contents(made)
 
 
@@ -123,7 +131,7 @@ def test_other_settings_are_refused_and_nothing_changes(copy, scenes, pictures, 
 def test_masks_may_have_a_size_of_their_own(made, tmp_path):
     """Reference: the ids of the same scenes at that size; the pictures are those of the set without."""
     folder = tmp_path / "set"
-    assert render_dataset(folder, 2, SMALL, PLAIN, mask_size=(80, 120), jobs=1) == 2
+    assert render_dataset(folder, 2, SMALL, PLAIN, mask_size=(80, 120)) == 2
     for path in sorted((folder / "objects").iterdir()):
         scene = json.loads((folder / "scenes" / f"{path.stem}.json").read_text())
         ids = np.asarray(Image.open(path))
@@ -139,7 +147,7 @@ def test_a_folder_of_before_there_were_mask_sizes_has_the_pictures(copy):
     del settings["mask_size"]
     (copy / "settings.json").write_text(json.dumps(settings))
     with pytest.raises(HeatproofError, match="mask_size: 60x40 there, 120x80 now"):
-        render_dataset(copy, 4, SMALL, PLAIN, mask_size=(80, 120), jobs=1)
+        render_dataset(copy, 4, SMALL, PLAIN, mask_size=(80, 120))
     assert make(copy, 4) == 0
 
 
@@ -156,7 +164,8 @@ def test_scenes_first_and_pictures_later_make_the_same_set(made, tmp_path):
     assert contents(folder) == whole
 
 
-def test_a_scene_on_disk_is_rendered_as_it_is(copy):
+@pytest.mark.parametrize("how", [LOCAL, TWO], ids=["here", "in processes"])
+def test_a_scene_on_disk_is_rendered_as_it_is(copy, how):
     """So that a set begun with another version of the sampler stays one."""
     path = copy / "scenes" / "CLEVR_new_000001.json"
     scene = json.loads(path.read_text())
@@ -164,40 +173,49 @@ def test_a_scene_on_disk_is_rendered_as_it_is(copy):
     path.write_text(json.dumps(scene))
     for kind in ("images", "objects"):
         (copy / kind / "CLEVR_new_000001.png").unlink()
-    make(copy, 4)
+    make(copy, 4, how=how)
     assert np.asarray(Image.open(copy / "objects" / "CLEVR_new_000001.png")).max() == 1
 
 
 def test_stopping_leaves_whole_files_only(made, tmp_path, monkeypatch):
-    folder, save, written = tmp_path / "set", dataset.save_png, []
+    folder, write, written = tmp_path / "set", Path.write_bytes, []
 
-    def stop_in_the_middle(path: Path, pixels: np.ndarray) -> None:
-        save(path, pixels)
-        written.append(path)
+    def stop_in_the_middle(path: Path, data: bytes) -> int:
+        if ".png." in path.name:
+            written.append(path)
         if len(written) == 5:
-            path.write_bytes(path.read_bytes()[:30])
+            write(path, data[:30])
             raise KeyboardInterrupt
+        return write(path, data)
 
-    monkeypatch.setattr(dataset, "save_png", stop_in_the_middle)
+    monkeypatch.setattr(Path, "write_bytes", stop_in_the_middle)
     with pytest.raises(KeyboardInterrupt):
         make(folder, 4)
     old = contents(made)
     assert all(content == old[name] for name, content in contents(folder).items())
-    monkeypatch.setattr(dataset, "save_png", save)
+    monkeypatch.setattr(Path, "write_bytes", write)
     assert make(folder, 4) == 3
     assert contents(folder) == old
 
 
-def die(plan: dataset.Plan, index: int) -> None:
-    os._exit(9)
+class Deadly(Painter):
+    """Dies of the last picture."""
+
+    def compute(self, lacking: Lacking) -> dict[str, bytes]:
+        if lacking.index == 5:
+            os._exit(9)
+        return super().compute(lacking)
 
 
-def test_a_process_that_is_killed_is_reported(copy, monkeypatch):
+def test_a_process_that_dies_costs_its_own_picture_only(copy, monkeypatch):
     before = contents(copy)
-    monkeypatch.setattr(dataset, "make", die)
-    with pytest.raises(HeatproofError, match="a rendering process ended unexpectedly"):
-        make(copy, 6, jobs=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset, "Painter", Deadly)
+        said = r"^1 of 2 pictures could not be made; the others are kept.*\n  CLEVR_new_000005: the process .* died"
+        with pytest.raises(HeatproofError, match=said):
+            make(copy, 6, how=TWO)
     assert all(contents(copy)[name] == before[name] for name in before if name != "settings.json")
+    assert make(copy, 6) == 1
 
 
 def test_folders_that_are_something_else(tmp_path):
@@ -214,12 +232,21 @@ def test_folders_that_are_something_else(tmp_path):
         make(tmp_path / "cut", 1)
 
 
-def test_a_scene_that_cannot_be_rendered_is_named(copy):
-    path = copy / "scenes" / "CLEVR_new_000003.json"
-    path.write_text(json.dumps({"image_filename": "CLEVR_new_000003.png", "objects": [{"shape": "cone"}]}))
-    (copy / "images" / "CLEVR_new_000003.png").unlink()
-    with pytest.raises(HeatproofError, match=r"CLEVR_new_000003.png: objects\[0\].shape is 'cone'"):
-        make(copy, 4)
+@pytest.mark.parametrize("how", [LOCAL, TWO], ids=["here", "in processes"])
+def test_a_scene_that_cannot_be_rendered_is_named_when_the_others_are_made(copy, made, how):
+    path = copy / "scenes" / "CLEVR_new_000001.json"
+    path.write_text(json.dumps({"image_filename": "CLEVR_new_000001.png", "objects": [{"shape": "cone"}]}))
+    for index in (1, 3):
+        (copy / "images" / f"CLEVR_new_00000{index}.png").unlink()
+    with pytest.raises(HeatproofError, match=r"1 of 2.*\n  CLEVR_new_000001.png: objects\[0\].shape is 'cone'"):
+        make(copy, 4, how=how)
+    assert (copy / "images" / "CLEVR_new_000003.png").read_bytes() == contents(made)["images/CLEVR_new_000003.png"]
+
+
+def test_of_many_failures_a_few_are_named():
+    failed = {f"CLEVR_new_{index:06d}": "no" for index in reversed(range(7))}
+    assert reasons(failed) == [*(f"CLEVR_new_00000{index}: no" for index in range(5)), "and 2 more"]
+    assert len(reasons({"CLEVR_new_000000": "no"})) == 1
 
 
 @pytest.mark.parametrize(
@@ -246,5 +273,5 @@ def test_numbers_must_be_whole(tmp_path):
     with pytest.raises(HeatproofError, match="num-images must be a whole number of at least 1"):
         make(tmp_path / "set", 0)
     with pytest.raises(HeatproofError, match="jobs must be a whole number of at least 1"):
-        make(tmp_path / "set", 1, jobs=0)
+        make(tmp_path / "set", 1, how=Execution(jobs=0))
     assert not (tmp_path / "set").exists()

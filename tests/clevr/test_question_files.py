@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from heatproof.clevr.questions import load_templates, make_questions, templates
+from heatproof.clevr.questions import Tally, ask, load_templates, make_questions, record, templates
 from heatproof.clevr.questions.make import summary
 from heatproof.clevr.questions.official import load_synonyms
 from heatproof.clevr.questions.records import is_there, read_scenes
 from heatproof.errors import HeatproofError
+from heatproof.executors.choice import Execution
 from question_scenes import random_scenes, scene_of
 
 INFO = {"split": "new", "version": "1.0", "date": "", "license": ""}
@@ -89,9 +90,19 @@ def test_the_command_loads_nothing_heavy(data):
 
 
 def test_samples_are_printed(data):
-    result = heatproof(
-        "clevr", "ask", "CLEVR_scenes.json", "--set", "complex", "--show", "2", "--out", "q.json", cwd=data
-    )
+    words = [
+        "CLEVR_scenes.json",
+        "--set",
+        "complex",
+        "--show",
+        "2",
+        "--out",
+        "q.json",
+        "--engine",
+        "processes",
+        "--quiet",
+    ]
+    result = heatproof("clevr", "ask", *words, "--jobs", "2", cwd=data)
     lines = [line for line in result.stdout.splitlines() if line.startswith("- `")]
     assert len(lines) == 2 * 9
     assert lines[0].startswith("- `compare_integer[0]` ")
@@ -102,6 +113,36 @@ def test_the_same_settings_give_the_same_bytes(data, tmp_path):
     first = make_questions(data, "complex", seed=4, out=tmp_path / "a.json").path.read_bytes()
     assert make_questions(data, "complex", seed=4, out=tmp_path / "b.json").path.read_bytes() == first
     assert make_questions(data, "complex", seed=5, out=tmp_path / "c.json").path.read_bytes() != first
+
+
+@pytest.mark.parametrize(("form", "how"), [("clevr", Execution("local")), ("clevr-xai", Execution("processes", 2))])
+def test_blocks_of_scenes_make_the_same_file(form, how, tmp_path):
+    """Reference: all questions in one go, each record written by itself."""
+    scenes, chosen = random_scenes(520), templates("simple")
+    (tmp_path / "s.json").write_text(json.dumps({"scenes": scenes}))
+    made = make_questions(tmp_path / "s.json", "simple", seed=2, form=form, how=how)
+    tally = Tally()
+    questions = list(ask(scenes, chosen, seed=2, tally=tally))
+    families = {template.name: number for number, template in enumerate(chosen)}
+    lines = (
+        json.dumps(record(question, number, form, families[question.template.name]))
+        for number, question in enumerate(questions)
+    )
+    assert made.path.read_text().partition("[\n")[2] == ",\n".join(lines) + "\n]}\n"
+    assert made.tally == tally
+    first = {question.template.name: question for question in reversed(questions)}
+    assert made.samples == first
+
+
+@pytest.mark.parametrize("how", [Execution("local"), Execution("processes", 2)], ids=["here", "in processes"])
+def test_of_damaged_scenes_the_first_is_named(how, tmp_path):
+    scenes = random_scenes(520)
+    for place in (510, 260):
+        scenes[place]["objects"][0]["color"] = "mauve"
+    (tmp_path / "s.json").write_text(json.dumps({"scenes": scenes}))
+    with pytest.raises(HeatproofError, match=r"s.json, scene 260 \(.*'mauve'"):
+        make_questions(tmp_path / "s.json", "simple", how=how)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.json"]
 
 
 def test_what_is_there_is_kept(data):

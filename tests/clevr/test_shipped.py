@@ -64,7 +64,7 @@ def test_its_masks_are_those_of_its_questions(shipped, tmp_path):
 def test_its_pictures_are_rendered_from_the_seed(shipped, tmp_path):
     """On the same kind of processor every bit is the same; others may round a value the other way."""
     pytest.importorskip("pyoidn", reason="the pictures are denoised")
-    render_dataset(tmp_path, 2, SETTINGS, PictureSettings(denoise=True), mask_size=(320, 480), jobs=1)
+    render_dataset(tmp_path, 2, SETTINGS, PictureSettings(denoise=True), mask_size=(320, 480))
     made = open_dataset(tmp_path)
     for name, scene in made.scenes.items():
         assert scene == shipped.scenes[name]

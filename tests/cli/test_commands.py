@@ -19,14 +19,14 @@ from heatproof.metrics import metrics
 from heatproof.pooling import poolings
 
 
-def heatproof(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def heatproof(*words: str, cwd: Path | None = None, columns: int = 200) -> subprocess.CompletedProcess[str]:
     script = "from heatproof.cli import main; main()"
     return subprocess.run(
         [sys.executable, "-c", script, *words],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env=os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "NO_COLOR": "1"},
+        env=os.environ | {"COLUMNS": str(columns), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"},
     )
 
 
@@ -60,7 +60,7 @@ def test_lists_are_complete(kind, names):
 
 
 def test_all_benchmarks_can_be_estimated_in_one_go():
-    shown = heatproof("run", "all", "--dry-run")
+    shown = heatproof("run", "all", "--dry-run", "--explainers", "random")
     assert shown.returncode == 0, shown.stderr
     assert [line for line in shown.stdout.splitlines() if line in benchmarks] == sorted(benchmarks)
 
@@ -69,7 +69,7 @@ def test_the_seed_of_all_benchmarks_draws_other_mosaics(monkeypatch, tmp_path):
     """As `run focus --seed` does; what each benchmark is asked for is looked at, not run."""
     asked = {}
     monkeypatch.setattr(
-        run_command, "run_or_estimate", lambda name, _folder, what, how, _dry: asked.update({name: what | how})
+        run_command, "run_or_estimate", lambda name, _folder, what, how, *_: asked.update({name: what | how})
     )
     assert CliRunner().invoke(run_command.app, ["all", "--seed", "3", "--out", str(tmp_path)]).exit_code == 0
     assert set(asked) == set(benchmarks)
@@ -105,10 +105,16 @@ def test_a_run_from_nothing_to_a_page(tmp_path):
 
 
 def test_dry_run_runs_nothing(tmp_path):
-    result = heatproof("run", "svea", "--dry-run", "--limit", "100", cwd=tmp_path)
-    assert result.returncode == 0
-    assert "passes" in result.stdout
-    assert "Nothing was explained" in result.stdout
+    (tmp_path / "mine.py").write_text("def explain(model, inputs, target):\n    raise ValueError('no idea')\n")
+    words = ("--explainers", "gradient,rise:masks=10,integrated_gradients:steps=10,rule=gauss_legendre,mine.py:explain")
+    options = ("--dry-run", "--limit", "50", "--target", "both", *words)
+    result = heatproof("run", "svea", *options, cwd=tmp_path, columns=80)
+    (tmp_path / "mine.py").unlink()
+    assert result.returncode == 0, result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert result.stdout.count("fails") == 2
+    assert "explain would fail: ValueError: no idea" in result.stdout
+    assert "Nothing was kept" in result.stdout
     assert list(tmp_path.iterdir()) == []
 
 

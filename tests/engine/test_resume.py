@@ -17,6 +17,8 @@ from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.engine.resume import same_logits, same_scores
 from heatproof.errors import HeatproofError
+from heatproof.report.sections import write_section
+from heatproof.story import Paragraph, Section
 from tiny_datasets import write_world
 
 SMALL = {"limit": 60, "target": "logit"}
@@ -73,6 +75,20 @@ def test_a_forward_that_gives_other_logits_is_noticed(tmp_path):
     fresh = heatproof.run("svea", model=factory(tmp_path, 40.0), out=tmp_path / "fresh", **options)
     assert mass(again, "gradient_x_input") == mass(fresh, "gradient_x_input") != mass(first, "gradient_x_input")
     assert again.manifest["said"][0].startswith("model Net answers otherwise than when this run began")
+
+
+def test_what_was_said_of_a_model_goes_with_its_scores(tmp_path):
+    """A section (the biases of a classifier) is made from scores; it must not outlive them."""
+    out = tmp_path / "r"
+    options = {"limit": 60, "target": "logit", "explainers": "gradient_x_input"}
+    first = heatproof.run("svea", model=factory(tmp_path, 1.0), out=out, **options)
+    place = write_section(
+        first.files, first.manifest["explainers"][0]["folder"], Section("Biases", (Paragraph("cats look like dogs"),))
+    )
+    assert "cats look like dogs" in first.report().read_text()
+    again = heatproof.run("svea", model=factory(tmp_path, 40.0), out=out, **options)
+    assert not place.exists()
+    assert "cats look like dogs" not in again.report().read_text()
 
 
 def test_what_is_the_same_is_not_computed_again(tmp_path):

@@ -185,7 +185,7 @@ def test_eye_and_reader_learn_names(pictures, stage, schedule):
 
 def test_other_sizes_are_refused(tmp_path):
     settings = SceneSettings(1, "new", 3, 4, 96, 64)
-    render_dataset(tmp_path / "small", 1, settings, PictureSettings(samples=1, denoise=False), jobs=1)
+    render_dataset(tmp_path / "small", 1, settings, PictureSettings(samples=1, denoise=False))
     with pytest.raises(HeatproofError, match=r"is 96x64 with .* --size 128x128"):
         load_pictures(open_dataset(tmp_path / "small"))
 

@@ -122,6 +122,10 @@ class OpenedCases(ABC):
         """Further score rows that need the remembered rows of the whole data set."""
         return rows.clear()
 
+    def load_libraries(self) -> None:
+        """Load what `summarise` takes, while others compute."""
+        return
+
     def subsets(self) -> Mapping[str, pl.Expr]:
         """Parts of the cases that get lines of their own, each a condition on the score rows."""
         return {}
@@ -217,7 +221,7 @@ def score_rows(
             metric=pl.lit(metric),
             ground_truth=pl.lit(ground_truth),
             pooling=pl.lit(pooling),
-            value=pl.Series(value.double().cpu().numpy()),
+            value=pl.Series(value.cpu().double().numpy()),
         )
         for (metric, ground_truth, pooling), value in values.items()
     ]

@@ -27,7 +27,7 @@ from heatproof.benchmarks.references import read_reference
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.objects import SIDE, shipped_pictures
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.explainers.base import untouched
+from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.heatmap_scores import score_heatmaps
 from heatproof.metrics.localisation import best_column, grid_mask
@@ -250,7 +250,9 @@ class Seen:
 
     def predict(self, module: torch.nn.Module, at_once: int, progress: Progress) -> torch.Tensor:
         """The logits of all mosaics."""
-        found = []
+        from heatproof.explainers.wrapped import reached
+
+        found, module = [], reached(module)
         with torch.no_grad(), untouched(module):
             for start in range(0, len(self.drawn), at_once):
                 progress("predicting", start, len(self.drawn))
@@ -300,9 +302,9 @@ class OpenedFocus(Opened):
         """Focus, the mass accuracy with the target's tiles as mask, and the share of each single tile."""
         grid = self.seen.drawn[0].grid
         tiles = grid_mask((batch.space[0], batch.space[1]), grid, torch.eye(grid**2, dtype=torch.bool))
-        masks = {TRUTH: batch.masks[TRUTH].numpy()}
+        masks = {TRUTH: batch.masks[TRUTH].cpu().numpy()}
         masks |= {
-            f"share_{i}": np.broadcast_to(tile, (len(batch), *tile.shape)) for i, tile in enumerate(tiles.numpy())
+            f"share_{i}": np.broadcast_to(tile, (len(batch), *tile.shape)) for i, tile in enumerate(tiles.cpu().numpy())
         }
         scores = score_heatmaps(relevance.cpu().numpy(), masks, ranks=False)
         values: dict[tuple[str, str, str], torch.Tensor] = {}

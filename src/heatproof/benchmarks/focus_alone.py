@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heatproof.explainers.base import untouched
+from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, torch
 from heatproof.models.classifiers import Classifier
 from heatproof.mosaics.mosaics import Mosaic, assemble
@@ -30,14 +30,16 @@ def accuracy_alone(
 ) -> float | None:
     """The share of the single pictures whose class has the highest logit of all; None if they are too small for it."""
     total = len({file for mosaic in mosaics for file in mosaic.files})
+    from heatproof.explainers.wrapped import reached
+
     right: list[bool] = []
-    tiles = single_pictures(mosaics, side, fit)
-    with torch.no_grad(), untouched(classifier.module):
+    tiles, module = single_pictures(mosaics, side, fit), reached(classifier.module)
+    with torch.no_grad(), untouched(module):
         while some := list(islice(tiles, BATCH)):
             progress("single pictures", len(right), total)
             pixels, labels = zip(*some, strict=True)
             try:
-                named = classifier.module(classifier.inputs(np.stack(pixels))).argmax(1).tolist()
+                named = module(classifier.inputs(np.stack(pixels))).argmax(1).tolist()
             except RuntimeError:  # a mosaic has room for all strides of the network, one picture may not
                 return None
             right += [found == outputs[label] for found, label in zip(named, labels, strict=True)]

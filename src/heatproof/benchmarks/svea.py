@@ -31,7 +31,8 @@ from heatproof.benchmarks.base import (
 from heatproof.benchmarks.references import read_reference
 from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.explainers.base import untouched
+from heatproof.executors.threads import each
+from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.fidelity import drop, increase
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
@@ -242,7 +243,7 @@ class OpenedSvea(Opened):
                 "split": [split] * len(part),
                 "label": part.y.tolist(),
                 "predicted": predicted.tolist(),
-                "correct": (predicted.numpy() == part.y).tolist(),
+                "correct": (predicted.cpu().numpy() == part.y).tolist(),
                 "probability": probability.tolist(),
                 "mask_size": part.template.sum(1).tolist(),
             },
@@ -274,37 +275,41 @@ class OpenedSvea(Opened):
     def remembers(self) -> pl.Expr:
         return pl.col("metric") == "roe_start"
 
+    def load_libraries(self) -> None:
+        import sklearn.svm  # noqa: F401
+
     def summarise(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The ROE test of every explainer whose regions are complete, and of the raw signals."""
         train_ids = [f"train-{i:04d}" for i in range(len(self.train))]
         test_ids = [f"test-{i:04d}" for i in range(len(self.test))]
         facts = rows.select("case", "split", "label").unique("case")
-        tested = []
+        groups = [
+            (key, {case: int(start) for case, start in zip(group["case"], group["value"], strict=True)})
+            for key, group in rows.group_by("model", "explainer", "target", maintain_order=True)
+        ]
+        whole = [(key, starts) for key, starts in groups if len(starts) == len(train_ids) + len(test_ids)]
 
-        def add(model: str, explainer: str, target: str, correct: np.ndarray[Any, Any]) -> None:
-            frame = pl.DataFrame({"case": test_ids, "value": correct}).join(facts, on="case", how="left")
-            tested.append(
-                frame.with_columns(
-                    metric=pl.lit("roe_accuracy"),
-                    ground_truth=pl.lit(""),
-                    pooling=pl.lit(""),
-                    model=pl.lit(model),
-                    explainer=pl.lit(explainer),
-                    target=pl.lit(target),
-                )
-            )
+        def correct(starts: dict[str, int]) -> np.ndarray[Any, Any]:
+            train = cut_windows(self.train.x, np.array([starts[case] for case in train_ids], dtype=int), ROE_LENGTH)
+            test = cut_windows(self.test.x, np.array([starts[case] for case in test_ids], dtype=int), ROE_LENGTH)
+            return roe_accuracy(train, self.train.y, test, self.test.y)
 
         raw = roe_accuracy(self.train.x, self.train.y, self.test.x, self.test.y)
-        for model in self.networks:
-            add(model, "raw_input", "", raw)
-        for (model, explainer, target), group in rows.group_by("model", "explainer", "target", maintain_order=True):
-            start = dict(zip(group["case"], group["value"].cast(pl.Int64), strict=True))
-            if len(start) < len(train_ids) + len(test_ids):
-                continue
-            train = cut_windows(self.train.x, np.array([start[case] for case in train_ids], dtype=int), ROE_LENGTH)
-            test = cut_windows(self.test.x, np.array([start[case] for case in test_ids], dtype=int), ROE_LENGTH)
-            add(str(model), str(explainer), str(target), roe_accuracy(train, self.train.y, test, self.test.y))
-        return pl.concat(tested)
+        found = [((model, "raw_input", ""), raw) for model in self.networks]
+        found += zip([key for key, _ in whole], each(correct, [starts for _, starts in whole]), strict=True)
+        return pl.concat(
+            pl.DataFrame({"case": test_ids, "value": values})
+            .join(facts, on="case", how="left")
+            .with_columns(
+                metric=pl.lit("roe_accuracy"),
+                ground_truth=pl.lit(""),
+                pooling=pl.lit(""),
+                model=pl.lit(model),
+                explainer=pl.lit(explainer),
+                target=pl.lit(target),
+            )
+            for (model, explainer, target), values in found
+        )
 
     def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
         shown = rows.filter((pl.col("model") == next(iter(self.networks))) & pl.col("case").is_in(self.story.examples))
@@ -348,8 +353,10 @@ def why_two_targets(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
 
 def predict(name: str, module: torch.nn.Module, part: Signals) -> torch.Tensor:
     """Class probabilities (N, 10) in float32."""
+    from heatproof.explainers.wrapped import reached
     from heatproof.models.networks import ask, check_logits
 
+    module = reached(module)
     signals = torch.as_tensor(part.x, dtype=torch.float32).unsqueeze(1)
     outputs = [
         check_logits(name, ask(name, module, rows, what="signals"), len(rows), DIGITS) for rows in signals.split(CHUNK)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from heatproof.cli.bars import Quiet, bars
+from heatproof.cli.run import Address, EngineOption, Jobs, going_on_said
 
 app = typer.Typer(help="CLEVR worlds: scenes, pictures, questions and true masks.", no_args_is_help=True)
 
@@ -62,13 +63,16 @@ def render(
     min_objects: Annotated[int, typer.Option(help="Least objects in a scene.")] = 3,
     max_objects: Annotated[int, typer.Option(help="Most objects in a scene.")] = 10,
     split: Annotated[str, typer.Option(help="Part of file names: CLEVR_SPLIT_000000.png.")] = "new",
-    jobs: Annotated[int | None, typer.Option(help="Processes. Default: one per core.")] = None,
     scenes_only: Annotated[
         bool, typer.Option("--scenes-only", help="Scenes, masks and ids, which questions need; no pictures.")
     ] = False,
     blender_assets: Annotated[
         Path | None, typer.Option(help="Your own folder of CLEVR's original assets, for --renderer blender.")
     ] = None,
+    jobs: Jobs = None,
+    engine: EngineOption = "auto",
+    address: Address = None,
+    quiet: Quiet = False,
 ) -> None:
     """Sample scenes and render them; a picture takes 1 to 3 seconds, 128x128 a third of a second.
 
@@ -81,33 +85,31 @@ def render(
     heatproof clevr render data/small --num-images 1000 --size 128x128 --mask-size 480x320 --seed 1
 
     heatproof clevr render data/scenes --num-images 10000 --scenes-only
+
+    heatproof clevr render data/large --num-images 10000 --engine ray --address auto
     """
     import time
 
     from heatproof.clevr.ground_truth import parse_size
     from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
     from heatproof.clevr.scenes import SceneSettings
-    from heatproof.progress import bars
+    from heatproof.executors.choice import Execution
 
+    how = Execution(engine, jobs, address)
     height, width = parse_size(size)
     scenes = SceneSettings(seed, split, min_objects, max_objects, width, height)
     pictures = None if scenes_only else PictureSettings(renderer.value, samples, denoise, blender_assets)
     start = time.perf_counter()
-    try:
-        with bars() as progress:
-            made = render_dataset(
-                out,
-                num_images,
-                scenes,
-                pictures,
-                mask_size=None if mask_size is None else parse_size(mask_size),
-                jobs=jobs,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        again = shlex.join(["heatproof", *sys.argv[1:]])
-        typer.echo(f"\nStopped. What is made is kept in {out}; go on with:\n  {again}", err=True)
-        raise typer.Exit(130) from None
+    with going_on_said(out), bars(quiet) as progress:
+        made = render_dataset(
+            out,
+            num_images,
+            scenes,
+            pictures,
+            mask_size=None if mask_size is None else parse_size(mask_size),
+            how=how,
+            progress=progress,
+        )
     what = "scenes" if scenes_only else "pictures"
     typer.echo(f"{out}: {made:,} {what} made in {time.perf_counter() - start:.1f} s, {num_images - made:,} were there.")
 
@@ -129,6 +131,10 @@ def ask(
     ] = QuestionFormat.clevr_xai,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: beside the scenes.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print this many questions of every family.")] = 0,
+    jobs: Jobs = None,
+    engine: EngineOption = "auto",
+    address: Address = None,
+    quiet: Quiet = False,
 ) -> None:
     """Ask questions about scenes, with their programs and answers; 1,000 scenes take seconds.
 
@@ -141,9 +147,9 @@ def ask(
     heatproof clevr ask data --set complex --templates question_generation --format clevr
     """
     from heatproof.clevr.questions.make import make_questions, show_samples, summary
-    from heatproof.progress import bars
+    from heatproof.executors.choice import Execution
 
-    with bars() as progress:
+    with bars(quiet) as progress:
         made = make_questions(
             scenes,
             question_set.value,
@@ -152,6 +158,7 @@ def ask(
             per_image=per_image,
             form=format_.value,
             out=out,
+            how=Execution(engine, jobs, address),
             progress=progress,
         )
     for line in (*summary(made), *show_samples(made, show)):
@@ -191,7 +198,6 @@ def ground_truth(
     """
     from heatproof.clevr.files import open_dataset
     from heatproof.clevr.ground_truth import make_masks, parse_size
-    from heatproof.progress import bars
 
     shape = parse_size(size)
     chosen = None if kinds is None else [kind.strip() for kind in kinds.split(",") if kind.strip()]
@@ -220,7 +226,6 @@ def stats(
 
     from heatproof.clevr.files import open_dataset
     from heatproof.clevr.stats import describe
-    from heatproof.progress import bars
 
     opened = open_dataset(dataset)
     with bars() as progress:

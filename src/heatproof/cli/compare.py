@@ -30,7 +30,7 @@ def compare(
     from rich.console import Console
 
     from heatproof.api import compare as put_side_by_side
-    from heatproof.progress import bars
+    from heatproof.cli.bars import bars
     from heatproof.report.compare import TABLE, terminal
 
     with bars() as progress:

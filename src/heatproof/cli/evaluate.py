@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from heatproof.benchmarks.clevr_xai.benchmark import QuestionSet
-from heatproof.cli.run import Resume
+from heatproof.cli.bars import Quiet, bars
+from heatproof.cli.run import Jobs, Resume, going_on_said, show_run
 
 
 def evaluate(
@@ -27,6 +28,8 @@ def evaluate(
     name: Annotated[str | None, typer.Option(help="What the tables call them. Default: the file's name.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/evaluate-HEATMAPS.")] = None,
     resume: Resume = True,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
 ) -> None:
     """Score heatmaps made elsewhere, in any framework, against a CLEVR-XAI data set.
 
@@ -37,10 +40,10 @@ def evaluate(
     heatproof evaluate maps.npz --dataset data --questions complex --poolings l2_norm_sq,max_norm
     """
     from heatproof.api import evaluate as score
-    from heatproof.cli.run import show_run
-    from heatproof.progress import bars
+    from heatproof.api import evaluation_folder
 
-    with bars() as progress:
+    folder = out or evaluation_folder(heatmaps)
+    with going_on_said(folder), bars(quiet) as progress:
         run = score(
             heatmaps,
             dataset=dataset,
@@ -48,8 +51,9 @@ def evaluate(
             poolings=None if poolings is None else [word.strip() for word in poolings.split(",") if word.strip()],
             predictions=predictions,
             name=name,
-            out=out,
+            out=folder,
             resume=resume,
+            jobs=jobs,
             progress=progress,
         )
     for note in run.story.notes:

@@ -20,9 +20,9 @@ def fetch(
 
     heatproof run clevr-xai --dataset data --weights relation-network
     """
+    from heatproof.cli.bars import bars
     from heatproof.downloads import downloads
     from heatproof.downloads import fetch as download
-    from heatproof.progress import bars
 
     with bars() as progress:
         path = download(name, progress)

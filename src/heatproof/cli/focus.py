@@ -9,7 +9,7 @@ import typer
 
 from heatproof.benchmarks.focus import Focus
 from heatproof.cli.benchmark_options import with_options
-from heatproof.cli.run import Seed
+from heatproof.cli.run import DeviceOption, Seed
 
 app = typer.Typer(help="Focus: mosaics, layouts, randomised models, and the bias finder.", no_args_is_help=True)
 
@@ -36,8 +36,8 @@ def objects(
     Example: heatproof focus objects pictures --split mine --per-class 100
     """
     from heatproof.clevr.objects import SHEET, render_objects, write_pictures, write_sheet
+    from heatproof.cli.bars import bars
     from heatproof.errors import HeatproofError
-    from heatproof.progress import bars
 
     if out.exists() and any(out.iterdir()):
         raise HeatproofError(f"{out} is not empty; choose another folder.")
@@ -53,8 +53,8 @@ def mosaics(options: dict[str, Any], seed: Seed = 0, out: Out = Path("mosaics"))
 
     Example: heatproof focus mosaics --images photos --per-class 100 --out mosaics
     """
+    from heatproof.cli.bars import bars
     from heatproof.mosaics.mosaics import check_files, write_mosaics
-    from heatproof.progress import bars
 
     recipe = Focus(**options, model=None)  # which plays no part here
     found, _ = recipe.draw(seed)
@@ -66,27 +66,40 @@ def mosaics(options: dict[str, Any], seed: Seed = 0, out: Out = Path("mosaics"))
 
 
 def layout(
-    options: dict[str, Any], explainer: Method = "grad_cam", seed: Seed = 0, out: Out = Path("runs/focus-layout")
+    options: dict[str, Any],
+    explainer: Method = "grad_cam",
+    seed: Seed = 0,
+    device: DeviceOption = "cpu",
+    out: Out = Path("runs/focus-layout"),
 ) -> None:
     """Focus with the targets in each of the six places, and at random: CSV and box plots.
 
     Example: heatproof focus layout --explainer lrp:composite=focus
     """
+    from heatproof.cli.bars import bars
     from heatproof.experiments.focus import layouts
 
-    finish(out, "layout", layouts(out, explainer, seed, **options), ["layout"])
+    with bars() as progress:
+        groups = layouts(out, explainer, seed, progress, device=device, **options)
+    finish(out, "layout", groups, ["layout"])
 
 
 def randomise(
-    options: dict[str, Any], explainer: Method = "grad_cam", seed: Seed = 0, out: Out = Path("runs/focus-randomise")
+    options: dict[str, Any],
+    explainer: Method = "grad_cam",
+    seed: Seed = 0,
+    device: DeviceOption = "cpu",
+    out: Out = Path("runs/focus-randomise"),
 ) -> None:
     """Focus of the trained model, of a random one, and with layers randomised from the top: CSV and figures.
 
     Example: heatproof focus randomise --images photos --model my_net.py:build --labels labels.csv --draws 1
     """
+    from heatproof.cli.bars import bars
     from heatproof.experiments.focus import randomisation
 
-    groups = randomisation(out, explainer, seed, **({"draws": 3} | options))
+    with bars() as progress:
+        groups = randomisation(out, explainer, seed, progress, device=device, **({"draws": 3} | options))
     finish(out, "randomise", groups, ["randomise", "histogram"])
 
 
@@ -106,8 +119,8 @@ def bias(
 
     Example: heatproof focus bias runs/focus-standard
     """
+    from heatproof.cli.bars import bars
     from heatproof.experiments.bias import write_bias
-    from heatproof.progress import bars
     from heatproof.run_folder import REPORT
 
     with bars() as progress:
@@ -142,16 +155,16 @@ def planted_bias(
     in_target_too: Annotated[
         bool, typer.Option("--in-target-too", help="Judge on cubes that carry the feature too: not to be found.")
     ] = False,
+    device: DeviceOption = "cpu",
     out: Out = Path("runs/focus-planted-bias"),
 ) -> None:
     """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names."""
+    from heatproof.cli.bars import bars
     from heatproof.experiments.planted import rates, row_line, validate
-    from heatproof.progress import bars
 
     with bars() as progress:
-        rows = validate(
-            out, [name.strip() for name in features.split(",")], seeds, progress, in_target_too=in_target_too
-        )
+        named = [name.strip() for name in features.split(",")]
+        rows = validate(out, named, seeds, progress, in_target_too=in_target_too, device=device)
     for line in (*map(row_line, rows), *rates(rows)):
         typer.echo(line)
     typer.echo(f"table  {out / 'planted-bias.csv'}")

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heatproof.benchmarks import Benchmark, benchmarks
+from heatproof.cli import exit_code
+from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
+from heatproof.devices import FULL, Precision
+from heatproof.executors.choice import Engine
 from heatproof.explainers.base import Target
 from heatproof.run_folder import REPORT, default_folder
 
 if TYPE_CHECKING:
     from heatproof.api import Run
-    from heatproof.engine.estimate import Estimate
+    from heatproof.engine.forecast import Forecast
 
 
 # Options that every run has.
@@ -49,7 +54,39 @@ BatchSize = Annotated[
 KeepHeatmaps = Annotated[
     bool, typer.Option("--keep-heatmaps", help="Store every heatmap, not only the page's examples.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what the run would cost; run nothing.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Processes at once. Default: the cores that it may use; 1: only this one."),
+]
+EngineOption = Annotated[
+    Engine,
+    typer.Option(
+        metavar="NAME",
+        help="Where: local (this process), processes, ray (a cluster), or auto: processes where that is worth it.",
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Of the Ray cluster: auto, or ray://HOST:10001. Default: one on this machine."
+    ),
+]
+Ship = Annotated[bool, typer.Option("--ship", help="Send --dataset or --images along to the machines of the cluster.")]
+DeviceOption = Annotated[
+    str,
+    typer.Option("--device", metavar="NAME", help="Where networks compute: auto, cpu, cuda, cuda:1 ... or mps."),
+]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option(
+        "--precision",
+        metavar="NAME",
+        help="float32, float16 or bfloat16: what is explained in, by each explainer whose scores it does not change.",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Try a little of everything, print what the run would cost, and keep nothing.")
+]
 
 
 def preset_option(benchmark: type[Benchmark]) -> Any:
@@ -72,6 +109,13 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
         target: TargetOption = None,
         batch_size: BatchSize = None,
         keep_heatmaps: KeepHeatmaps = False,
+        jobs: Jobs = None,
+        engine: EngineOption = "auto",
+        address: Address = None,
+        ship: Ship = False,
+        quiet: Quiet = False,
+        device: DeviceOption = "cpu",
+        precision: PrecisionOption = FULL,
         dry_run: DryRun = False,
     ) -> None:
         what = options | {
@@ -80,9 +124,12 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
             "target": target,
             "batch_size": batch_size,
             "seed": seed,
+            "device": device,
+            "precision": precision,
         }
-        how = {"resume": resume, "keep_heatmaps": keep_heatmaps, "metrics": metrics}
-        run_or_estimate(name, out or default_folder(name, preset), what, how, dry_run)
+        where = {"jobs": jobs, "engine": engine, "address": address, "ship": ship}
+        how = {"resume": resume, "keep_heatmaps": keep_heatmaps, "metrics": metrics} | where
+        run_or_estimate(name, out or default_folder(name, preset), what, how, dry_run, quiet)
 
     command.__annotations__["preset"] = Preset
     return with_options(command, benchmark)
@@ -107,6 +154,12 @@ def everything(
     ),
     seed: Seed = 0,
     resume: Resume = True,
+    jobs: Jobs = None,
+    engine: EngineOption = "auto",
+    address: Address = None,
+    quiet: Quiet = False,
+    device: DeviceOption = "cpu",
+    precision: PrecisionOption = FULL,
     dry_run: DryRun = False,
 ) -> None:
     """Every benchmark on what ships with Heatproof, one after the other.
@@ -119,8 +172,9 @@ def everything(
         if dry_run:
             typer.echo(name)
         try:
-            what = {"preset": preset, "explainers": explainers, "seed": seed}
-            run_or_estimate(name, folder, what, {"resume": resume}, dry_run)
+            what = {"preset": preset, "explainers": explainers, "seed": seed, "device": device, "precision": precision}
+            how = {"resume": resume, "jobs": jobs, "engine": engine, "address": address}
+            run_or_estimate(name, folder, what, how, dry_run, quiet)
         except typer.Exit as end:
             if end.exit_code != 2:
                 raise
@@ -129,29 +183,44 @@ def everything(
         raise typer.Exit(2)
 
 
-def run_or_estimate(benchmark: str, folder: Path, what: dict[str, Any], how: dict[str, Any], dry_run: bool) -> None:
-    """Run, or only say what a run would cost, which does not depend on how it is done."""
+def run_or_estimate(
+    benchmark: str, folder: Path, what: dict[str, Any], how: dict[str, Any], dry_run: bool, quiet: bool
+) -> None:
+    """Run, or only say what a run would cost."""
     if dry_run:
-        show_estimate(benchmark, what)
+        matters = {name: how.get(name) for name in ("metrics", "jobs", "engine")}
+        show_forecast(benchmark, what | matters, quiet)
     else:
-        run_and_show(benchmark, folder, what | how)
+        run_and_show(benchmark, folder, what | how, quiet)
 
 
-def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any]) -> None:
+def run_and_show(benchmark: str, folder: Path, arguments: dict[str, Any], quiet: bool) -> None:
     """Run with progress bars, print the table, and end with code 2 if any unit failed."""
     from heatproof.api import run
-    from heatproof.progress import bars
 
-    try:
-        with bars() as progress:
-            finished = run(benchmark, out=folder, progress=progress, **arguments)
-    except KeyboardInterrupt:
-        again = shlex.join(["heatproof", *(word for word in sys.argv[1:] if word != "--no-resume")])
-        typer.echo(f"\nStopped. What is computed is kept in {folder}; go on with:\n  {again}", err=True)
-        raise typer.Exit(130) from None
+    with going_on_said(folder), bars(quiet) as progress:
+        finished = run(benchmark, out=folder, progress=progress, **arguments)
     show_run(finished)
     if finished.failures():
         raise typer.Exit(2)
+
+
+def cost_line(cost: Mapping[str, Any]) -> str:
+    """What the last go at a run took."""
+    processes = "1 process" if cost["processes"] == 1 else f"{cost['processes']} processes"
+    memory = f", at most {cost['memory'] / 10**9:.2f} GB" if cost["memory"] else ""
+    return f"explained in {cost['seconds']:.1f} s, {cost['cpu_seconds']:.1f} CPU seconds{memory} in {processes}"
+
+
+@contextmanager
+def going_on_said(folder: Path) -> Iterator[None]:
+    """Who is interrupted says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        again = shlex.join(["heatproof", *(word for word in sys.argv[1:] if word != "--no-resume")])
+        typer.echo(f"\nStopped. What is made is kept in {folder}; go on with:\n  {again}", err=True)
+        raise typer.Exit(exit_code(stop)) from None
 
 
 def show_run(run: Run, elsewhere: bool = False) -> None:
@@ -172,46 +241,48 @@ def show_run(run: Run, elsewhere: bool = False) -> None:
         typer.echo(f"{len(failed)} unit(s) failed; everything else is kept. Run again to try them once more:", err=True)
         for line in failed:
             typer.echo(f"  {line}", err=True)
+    if cost := run.manifest.get("cost"):
+        console.print(f"[dim]{cost_line(cost)}[/dim]", highlight=False)
     console.print(f"page   {run.folder / REPORT}", highlight=False, soft_wrap=True)
     console.print(f"table  {run.folder / 'leaderboard.csv'}", highlight=False, soft_wrap=True)
 
 
-def show_estimate(benchmark: str, arguments: dict[str, Any]) -> None:
+def show_forecast(benchmark: str, arguments: dict[str, Any], quiet: bool) -> None:
     """The cost of a run, explainer by explainer."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from heatproof.api import dry_run
-    from heatproof.progress import bars
 
-    with bars() as progress:
-        lines: list[Estimate] = dry_run(benchmark, progress=progress, **arguments)
+    with bars(quiet) as progress:
+        found: Forecast = dry_run(benchmark, progress=progress, **arguments)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("explainer", "target"):
         table.add_column(name, overflow="fold")
-    for name in ("units", "cases", "passes", "seconds", "memory"):
+    for name in ("cases", "passes", "tried", "CPU s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for line in lines:
+    for line in found.lines:
         table.add_row(
             line.explainer,
             line.target,
-            f"{line.units:,}",
             f"{line.cases:,}",
             "?" if line.passes is None else f"{line.passes:,}",
-            "?" if line.passes is None else f"{line.seconds:.1f}",
-            f"{line.memory / 2**20:.0f} MB",
+            f"{line.tried:.2g}" if line.tried < 1 else f"{line.tried:,.0f}",
+            "fails" if line.failure else f"{line.seconds:,.1f}",
         )
     table.add_section()
-    table.add_row(
-        "total",
-        "",
-        f"{sum(line.units for line in lines):,}",
-        "",
-        f"{sum(line.passes or 0 for line in lines):,}",
-        f"{sum(line.seconds for line in lines):.0f}",
-        f"{max(line.memory for line in lines) / 2**20:.0f} MB",
-    )
+    for name, seconds in found.besides.items():
+        table.add_row(name, *[""] * 4, f"{seconds:,.1f}")
+    table.add_section()
+    table.add_row("total", *[""] * 4, f"{found.seconds:,.1f}")
     Console().print(table)
-    typer.echo("Seconds from one timed pass on this machine; memory is the peak of inputs and activations.")
-    typer.echo("Nothing was explained and nothing was written.")
+    for line in found.lines:
+        if line.failure:
+            typer.echo(f"{line.explainer} would fail: {line.failure}")
+    processes = "one process" if found.processes == 1 else f"{found.processes} processes"
+    for note in found.notes:
+        typer.echo(note)
+    units = sum(line.units for line in found.lines)
+    typer.echo(f"{units:,} units of work, at most {found.memory / 10**9:.2f} GB of memory in {processes}.")
+    typer.echo("Measured on the cases that were tried; tables and page too. Nothing was kept.")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from heatproof.cli.run import DeviceOption
+
 app = typer.Typer(help="Train the networks that the benchmarks explain.", no_args_is_help=True)
 
 
@@ -14,19 +16,20 @@ app = typer.Typer(help="Train the networks that the benchmarks explain.", no_arg
 def mnist1d_cnn(
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of the order of signals.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Where to write. Default: mnist1d_cnn-SEED.npz.")] = None,
+    device: DeviceOption = "cpu",
 ) -> None:
     """SVEA's shallow network on MNIST-1D; about 45 seconds.
 
     Example: heatproof train mnist1d-cnn --seed 4 --out net.npz
     """
     from heatproof import mnist1d
+    from heatproof.cli.bars import bars
     from heatproof.models.mnist1d_cnn import accuracy, train
     from heatproof.models.weights import save_weights
-    from heatproof.progress import bars
 
     signals, test = mnist1d.make()
     with bars() as progress:
-        network = train(signals, seed, progress=progress)
+        network = train(signals, seed, progress=progress, device=device)
     path = out or Path(f"mnist1d_cnn-{seed}.npz")
     save_weights(network, path)
     typer.echo(f"{path}: {accuracy(network, test):.1%} of the 1,000 test signals right")
@@ -38,19 +41,22 @@ def focus_classifier(
     per_class: Annotated[int, typer.Option(help="Training pictures of each class.")] = 150,
     epochs: Annotated[int | None, typer.Option(help="Times through the pictures. Default: 25.")] = None,
     out: Annotated[Path, typer.Option(help="Where to write.")] = Path("object_classifier.npz"),
+    device: DeviceOption = "cpu",
 ) -> None:
     """Focus's classifier of single objects, on pictures that it renders first (with pyoidn, the denoiser).
 
     Example: heatproof train focus-classifier --out net.npz
     """
     from heatproof.clevr.objects import read_sheet, render_objects
+    from heatproof.cli.bars import bars
+    from heatproof.devices import choose_device
     from heatproof.models.object_classifier import EPOCHS, accuracy, train
     from heatproof.models.weights import save_weights
-    from heatproof.progress import bars
 
+    choose_device(device)
     with bars() as progress:
         pictures = render_objects("train", per_class, denoise=True, progress=progress)
-        network = train(pictures, seed, EPOCHS if epochs is None else epochs, progress=progress)
+        network = train(pictures, seed, EPOCHS if epochs is None else epochs, progress=progress, device=device)
     save_weights(network, out)
     typer.echo(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")
 
@@ -67,6 +73,7 @@ def vqa(
     answer_steps: Annotated[int, typer.Option(min=0, help="Steps of learning to answer with the eye as it is.")] = 1500,
     whole_steps: Annotated[int, typer.Option(min=0, help="Steps of learning to answer, all together.")] = 2000,
     out: Annotated[Path, typer.Option(help="Where to write.")] = Path("film_vqa.npz"),
+    device: DeviceOption = "cpu",
 ) -> None:
     """The VQA network for simple questions on CLEVR pictures of 128x128.
 
@@ -75,21 +82,24 @@ def vqa(
     Example: heatproof train vqa data/pictures --held-out data/others --out net.npz
     """
     from heatproof.clevr.files import open_dataset
+    from heatproof.cli.bars import bars
+    from heatproof.devices import choose_device
+    from heatproof.explainers.wrapped import reached
     from heatproof.models.vqa_data import load_pictures
     from heatproof.models.vqa_training import Schedule, accuracy, train
     from heatproof.models.weights import load_weights, save_weights
-    from heatproof.progress import bars
 
+    place = choose_device(device)
     schedule = Schedule(seed, eye_epochs, reader_steps, answer_steps, whole_steps)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     with bars() as progress:
         others = None if held_out is None else load_pictures(open_dataset(held_out))
-        network = train(load_pictures(open_dataset(dataset), progress), schedule, checkpoint, progress)
+        network = train(load_pictures(open_dataset(dataset), progress), schedule, checkpoint, progress, device)
     save_weights(network, out, half=True)
     load_weights(network, out)  # what is measured is what was written
     typer.echo(f"{out}: written")
     if others is not None:
-        for attribute, (right, asked) in accuracy(network, others).items():
+        for attribute, (right, asked) in accuracy(reached(network, place), others).items():
             typer.echo(f"{attribute}: {right} of {asked} right, {right / max(1, asked):.1%}")
 
 
@@ -106,20 +116,21 @@ def focus_head(
     tile: Annotated[int, typer.Option(help="Side of the pictures in pixels; the same for heatproof run focus.")] = 224,
     decay: Annotated[float, typer.Option(help="How much large weights of the head cost.")] = 0.01,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    device: DeviceOption = "cpu",
 ) -> None:
     """A classifier of your pictures: pretrained convolution layers and a linear head, fitted to half of the pictures.
 
     Example: heatproof train focus-head --images dogs_vs_cats --model alexnet --weights alexnet_features.pt
     --out dogs.npz, then heatproof run focus --images dogs.csv --model alexnet_linear --weights dogs.npz
     """
+    from heatproof.cli.bars import bars
     from heatproof.errors import require_whole
     from heatproof.models.heads import train_head, write_split
     from heatproof.models.weights import save_weights
-    from heatproof.progress import bars
 
     require_whole("tile", tile, 64)
     with bars() as progress:
-        made = train_head(images, model, weights, held_out, seed, tile, decay=decay, progress=progress)
+        made = train_head(images, model, weights, held_out, seed, tile, decay=decay, progress=progress, device=device)
     table = split or out.with_suffix(".csv")
     save_weights(made.network, out)
     write_split(table, made.train, made.held_out)

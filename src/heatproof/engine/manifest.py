@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heatproof.benchmarks.base import Benchmark
+from heatproof.devices import FULL, Precision, title_of
 from heatproof.engine.plan import explained_quantity, folder_name
 from heatproof.explainers.adapters import FunctionExplainer
 from heatproof.explainers.base import Explainer
@@ -29,10 +30,19 @@ OBJECT = "<Python object>"
 UNKNOWN_SOURCE = "unknown"
 
 
-def make_manifest(source: Source, name: str, seed: int, options: Mapping[str, Any], probe: Any) -> dict[str, Any]:
-    """The content of run.json. Two runs with equal `configuration` have equal scores for equal explainers."""
+def make_manifest(
+    source: Source,
+    name: str,
+    seed: int,
+    options: Mapping[str, Any],
+    probe: Any,
+    layers: Mapping[str, Mapping[str, str]] | None = None,
+) -> dict[str, Any]:
+    """The content of run.json. Two runs with equal `configuration` have equal scores for equal explainers.
+
+    `layers` are those that explainers read, by folder and model.
+    """
     configuration = {"benchmark": name, "heatproof": version("heatproof"), "seed": seed} | source.settings
-    this = machine()
     return {
         "format": FORMAT,
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -43,20 +53,40 @@ def make_manifest(source: Source, name: str, seed: int, options: Mapping[str, An
         "models": dict(source.opened.models),
         "probe": probe,
         "options": dict(options),
-        "explainers": source.entries(),
+        "device": title_of(source.device),
+        "precision": source.precision,
+        "explainers": [with_layers(entry, (layers or {}).get(entry["folder"])) for entry in source.entries()],
         "versions": versions(),
-        "machines": {machine_name(this): this},
+        "machines": {machine_name(machine): machine for machine in machines(source).values()},
         "said": [],
     }
+
+
+def with_layers(entry: dict[str, Any], layers: Mapping[str, str] | None) -> dict[str, Any]:
+    return entry | {"layers": dict(layers)} if layers else entry
 
 
 def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "numpy", "scikit-learn")}
 
 
-def machine() -> dict[str, str]:
-    """What the last digits of a score hang on: processor, the instructions that torch uses on it, and versions."""
+def machines(source: Source) -> dict[str, dict[str, str]]:
+    """What the parts of each explainer are made on, by its folder."""
+    found = {precision: machine(source.device, precision) for precision in {source.precision, FULL}}
+    folders = [entry["folder"] for entry in source.entries()]
+    return {folder: found[FULL if folder in source.exact else source.precision] for folder in folders}
+
+
+def machine(device: str = "cpu", precision: Precision = FULL) -> dict[str, str]:
+    """What the last digits of a score hang on: processor, the instructions that torch uses on it, and versions.
+
+    Device and precision stand there where they are not the usual ones.
+    """
     found = {"system": f"{platform.system()} {platform.machine()}", "processor": processor()}
+    if (title := title_of(device)) != "cpu":
+        found["device"] = title
+    if precision != FULL:
+        found["precision"] = precision
     if "torch" in sys.modules:
         found["instructions"] = sys.modules["torch"].backends.cpu.get_cpu_capability()
     return found | versions()

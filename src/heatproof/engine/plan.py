@@ -34,6 +34,39 @@ class Unit:
         return self.chunk.cases * (1 + self.passes)
 
 
+@dataclass(frozen=True)
+class Task:
+    """Units that are computed together, because the same passes of the model serve them all."""
+
+    units: tuple[Unit, ...]
+
+    @property
+    def explainer(self) -> str:
+        return self.units[0].explainer
+
+    @property
+    def short(self) -> str:
+        """What it works on, for people: the explainer without its parameters."""
+        return self.explainer.partition(":")[0]
+
+    @property
+    def weight(self) -> int:
+        return self.units[0].weight
+
+    @property
+    def cases(self) -> int:
+        return sum(unit.chunk.cases for unit in self.units)
+
+
+def make_tasks(units: Iterable[Unit], shared: Callable[[Unit], bool]) -> list[Task]:
+    """Units as tasks, in the same order. Those that are `shared`, of one explainer and chunk, are one."""
+    together: dict[object, list[Unit]] = {}
+    for unit in units:
+        key = (unit.explainer, unit.chunk) if shared(unit) else unit
+        together.setdefault(key, []).append(unit)
+    return [Task(tuple(group)) for group in together.values()]
+
+
 def explained_quantity(explainer: Explainer) -> str:
     return explainer.quantity if isinstance(explainer, ScoreExplainer) else ""
 
@@ -64,13 +97,13 @@ def make_units(
 ) -> list[Unit]:
     """Every explainer on every chunk; `chunks(passes)` are the pieces for explainers that cost so much.
 
-    Cheap explainers come first, so that a table grows early. Those of about the same cost take turns on each chunk, so
-    that its cases are loaded once for all of them.
+    Costly explainers come first: where several workers share them, the last tasks are short, and none waits long for
+    another. Those of about the same cost take turns on each chunk, so that its cases are loaded once for all of them.
     """
     units = []
     for explainer in explainers:
         count = passes(explainer)
         for place, chunk in enumerate(chunks(count)):
             unit = Unit(folder_name(explainer), explainer.label, explained_quantity(explainer), chunk, count)
-            units.append(((int(math.log10(1 + count)), place), unit))
+            units.append(((-int(math.log10(1 + count)), place), unit))
     return [unit for _, unit in sorted(units, key=lambda pair: pair[0])]

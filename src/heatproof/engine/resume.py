@@ -15,7 +15,7 @@ from heatproof.benchmarks.base import Opened
 from heatproof.engine.plan import Unit
 from heatproof.engine.sources import AXES, Explaining, Source
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import untouched
+from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.progress import Progress
 from heatproof.run_folder import RunFolder
@@ -29,15 +29,15 @@ COMPARED = 3
 """Cases that are looked at where the first differs: a tie may turn the other way by rounding, but not most of them."""
 
 
-def probe(opened: Opened) -> dict[str, Any]:
-    """The logits of each model for its first cases."""
+def probe(source: Explaining) -> dict[str, Any]:
+    """The logits of each model for its first cases, on the run's device."""
     found = {}
-    for chunk in first_chunks(opened):
-        batch = opened.load(chunk)[:PROBED]
-        model = opened.model(chunk.model)
+    for chunk in first_chunks(source.opened):
+        batch = source.placement.batch(source.loaded(chunk)[:PROBED])
+        model = source.model(chunk.model)
         with torch.no_grad(), untouched(model):
             logits = model(batch.inputs, *batch.context)
-        found[chunk.model] = {"cases": list(batch.ids), "logits": logits.double().tolist()}
+        found[chunk.model] = {"cases": list(batch.ids), "logits": logits.cpu().double().tolist()}
     return found
 
 

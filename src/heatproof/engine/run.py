@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from heatproof.benchmarks.base import Opened
+from heatproof.engine.estimate import expected_seconds
 from heatproof.engine.finish import finish
-from heatproof.engine.local import Failure, run_units
-from heatproof.engine.manifest import machine, machine_name, make_manifest
+from heatproof.engine.layers import LayersRead, layers_read
+from heatproof.engine.manifest import machine_name, make_manifest
+from heatproof.engine.meter import Meter
 from heatproof.engine.plan import Unit
+from heatproof.engine.precision import settle_precision
 from heatproof.engine.resume import go_on, probe
 from heatproof.engine.sources import Explaining, Result, Source
+from heatproof.executors import Failure
+from heatproof.executors.choice import Execution
+from heatproof.executors.in_process import InProcess
+from heatproof.executors.threads import side_by_side
 from heatproof.lazy import pl
 from heatproof.progress import Progress, silent
 from heatproof.run_folder import RunFolder
+
+LOCAL = Execution("local")
 
 
 def run_source(
@@ -25,32 +36,55 @@ def run_source(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     resume: bool = True,
+    how: Execution = LOCAL,
     progress: Progress = silent,
 ) -> pl.DataFrame:
     """Do what the folder lacks of a run of benchmark `name`, make its tables, and return the leaderboard.
 
     A folder whose run had another configuration is an error that says what differs; nothing in it is touched.
     """
+    probed: dict[str, Any] = {}
+    layers: LayersRead = {}
+    said: list[str] = []
     if isinstance(source, Explaining):
         source.check()
-    probed = probe(source.opened) if isinstance(source.opened, Opened) else {}
-    manifest = make_manifest(source, name, seed, options or {}, probed)
+        source, said = settle_precision(source, progress)
+        probed, layers = probe(source), layers_read(source)
+    manifest = make_manifest(source, name, seed, options or {}, probed, layers)
     if folder.has_run and resume:
         manifest = go_on(folder, manifest, source, progress)
     elif folder.has_run:
         folder.clear()
+    manifest["said"] = list(dict.fromkeys([*manifest["said"], *said]))
     folder.write_manifest(manifest)
-    here = machine_name(machine())
+    tasks = source.tasks([unit for unit in source.units() if not folder.has(unit.folder, unit.chunk)])
+    meter = Meter(tasks, progress)
 
-    def deliver(unit: Unit, outcome: Result | Failure) -> None:
-        if isinstance(outcome, Result):
-            folder.write_part(unit.folder, unit.chunk, outcome.rows, outcome.heatmaps, here)
-        else:
-            folder.write_failure(unit.folder, unit.chunk, failure_of(unit, outcome))
+    def deliver(place: int, outcome: list[Result | Failure] | Failure) -> None:
+        units = tasks[place].units
+        outcomes = [outcome] * len(units) if isinstance(outcome, Failure) else outcome
+        for unit, result in zip(units, outcomes, strict=True):
+            if isinstance(result, Failure):
+                folder.write_failure(unit.folder, unit.chunk, failure_of(unit, result))
+                continue
+            here = machine_name(result.machine)
+            if here not in manifest["machines"]:
+                manifest["machines"][here] = dict(result.machine)
+                folder.write_manifest(manifest)
+            folder.write_part(unit.folder, unit.chunk, result.rows, result.heatmaps, here)
+        meter.finished(place, failed=sum(isinstance(result, Failure) for result in outcomes))
 
-    missing = [unit for unit in source.units() if not folder.has(unit.folder, unit.chunk)]
-    run_units(missing, source.compute, deliver, progress)
-    return finish(folder, source, manifest, progress)
+    threads = 1
+    if tasks:
+        start = time.perf_counter()
+        executor = how.executor(lambda: expected_seconds(source, tasks))
+        if not isinstance(executor, InProcess):
+            threading.Thread(target=source.opened.load_libraries, daemon=True).start()
+        usage = executor.run(source, tasks, deliver, meter.look)
+        manifest["cost"] = asdict(usage) | {"seconds": time.perf_counter() - start}
+        threads = max(1, usage.processes - 1)
+    with side_by_side(threads):
+        return finish(folder, source, manifest, progress)
 
 
 def failure_of(unit: Unit, failure: Failure) -> dict[str, Any]:

@@ -6,42 +6,52 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from heatproof.benchmarks.base import Opened, OpenedCases, OpenedMasks, metric_words, score_rows
 from heatproof.cases import Batch, Chunk
-from heatproof.engine.manifest import describe_all
-from heatproof.engine.plan import Unit, folder_name, make_units
+from heatproof.devices import FULL, Precision
+from heatproof.engine.manifest import describe_all, machine, machines
+from heatproof.engine.placement import Placement
+from heatproof.engine.plan import Task, Unit, folder_name, make_tasks, make_units
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import Explainer, Size
+from heatproof.executors.base import Failure, attempt
+from heatproof.explainers.base import QUANTITIES, Explainer, ScoreExplainer, Size
 from heatproof.heatmap_files import Heatmaps
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.base import Metric, missing_for
 from heatproof.metrics.scoring import score_with
 from heatproof.pooling import poolings
+from heatproof.progress import part
 from heatproof.run_folder import Arrays
 from heatproof.seeds import CaseRandom
 from heatproof.story import Column, Story
 
-VALUES_PASSED = 2**28
-"""Input values that go through the network for a chunk: what takes minutes for a case is kept case by case."""
+VALUES_PASSED = 2**25
+"""Input values that go through the network for a chunk: what takes minutes for a case is kept case by case.
+
+With another number the parts of a run folder are other cases, which makes it another format."""
 AXES = ("metric", "ground_truth", "pooling")
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a unit of work gives: score rows, and the heatmaps to keep."""
+    """What a unit of work gives: score rows, the heatmaps to keep, and on what they were made."""
 
     rows: pl.DataFrame
     heatmaps: Arrays
+    machine: Mapping[str, str] = field(default_factory=machine)
 
 
 class Source(ABC):
     """The units of a run, and what each gives."""
 
     opened: OpenedCases
+    device: str = "cpu"
+    precision: Precision = FULL
+    exact: Collection[str] = ()
 
     @property
     def story(self) -> Story:
@@ -65,9 +75,17 @@ class Source(ABC):
     def units(self) -> list[Unit]:
         """All units, in the order in which they should be done."""
 
+    def tasks(self, units: Sequence[Unit]) -> list[Task]:
+        """These units, those that the same work serves together."""
+        return make_tasks(units, shared=lambda unit: False)
+
     @abstractmethod
-    def compute(self, unit: Unit) -> Result:
-        """Do a unit; whatever it raises is that unit's failure."""
+    def compute(self, task: Task) -> list[Result | Failure]:
+        """What each unit of a task gives; whatever this raises is the failure of them all."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers get what it is, not what it remembers."""
+        return {name: vars(self)[name] for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
 
     def again(self, unit: Unit, place: int) -> pl.DataFrame | None:
         """The rows of one case of a unit, computed anew; None where this cannot differ."""
@@ -82,8 +100,11 @@ class Source(ABC):
 class Explaining(Source):
     """Explain each case of a benchmark, then score the relevance.
 
-    keep_all  store every heatmap, not only those of examples
-    extra     metrics to score beside the benchmark's own
+    keep_all   store every heatmap, not only those of examples
+    extra      metrics to score beside the benchmark's own
+    device     where models compute; cases, relevance and scores are on the CPU
+    precision  what models compute in while they are explained
+    exact      the folders of explainers whose models stay in full precision nevertheless
     """
 
     opened: Opened
@@ -94,6 +115,9 @@ class Explaining(Source):
     extra: Sequence[Metric] = ()
     usual: Collection[str] = ()
     """The full specifications of the benchmark's own explainers, which have the paper's parameters."""
+    device: str = "cpu"
+    precision: Precision = FULL
+    exact: Collection[str] = ()
 
     def check(self) -> None:
         """Refuse before any long work what cannot be explained or scored."""
@@ -139,6 +163,11 @@ class Explaining(Source):
         return {folder_name(explainer): explainer for explainer in self.explainers}
 
     @cached_property
+    def made_on(self) -> Mapping[str, Mapping[str, str]]:
+        """What parts are made on here, by the explainer's folder."""
+        return machines(self)
+
+    @cached_property
     def probe_batch(self) -> Batch:
         """The first cases."""
         chunk = self.opened.chunks()[0]
@@ -149,7 +178,22 @@ class Explaining(Source):
         """What the number of passes depends on, seen in one pass of the first case."""
         from heatproof.explainers.layers import model_size
 
-        return model_size(self.opened.model(self.opened.chunks()[0].model), self.probe_batch[:1])
+        return model_size(self.model(self.opened.chunks()[0].model), self.placement.batch(self.probe_batch[:1]))
+
+    @cached_property
+    def placement(self) -> Placement:
+        return Placement(self.device, self.precision)
+
+    def model(self, name: str) -> torch.nn.Module:
+        """The model of this name, on the run's device."""
+        return self.placement.model(self.opened.model(name))
+
+    def form(self, name: str, explainer: Explainer) -> torch.nn.Module:
+        """The same in the form that suits an explainer best, and in its precision."""
+        return self.placement.model(self.opened.form(name, explainer), self.is_exact(explainer))
+
+    def is_exact(self, explainer: Explainer) -> bool:
+        return folder_name(explainer) in self.exact
 
     @cached_property
     def last(self) -> dict[Chunk, Batch]:
@@ -173,25 +217,53 @@ class Explaining(Source):
 
         return make_units(self.explainers, pieces, lambda explainer: explainer.passes(self.size))
 
-    def compute(self, unit: Unit) -> Result:
-        batch = self.loaded(unit.chunk)
-        explainer = self.by_folder[unit.folder]
-        model = self.opened.form(unit.chunk.model, explainer)
+    def tasks(self, units: Sequence[Unit]) -> list[Task]:
+        return make_tasks(units, shared=lambda unit: self.by_folder[unit.folder].shares_passes)
+
+    def compute(self, task: Task) -> list[Result | Failure]:
+        try:
+            return self.together(task)
+        except Exception:
+            if len(task.units) == 1:
+                raise
+        # What is wrong may be with one quantity only.
+        return [attempt(lambda unit: self.together(Task((unit,)))[0], unit) for unit in task.units]
+
+    def together(self, task: Task) -> list[Result | Failure]:
+        """What each unit gives, by the same passes."""
+        first = task.units[0]
+        batch = self.loaded(first.chunk)
+        explainers = [self.by_folder[unit.folder] for unit in task.units]
+        model = self.form(first.chunk.model, explainers[0])
         start = time.perf_counter()
         with counted_passes(model) as passes:
-            relevance = self.relevance(explainer, model, batch)
-        cost = {"seconds": (time.perf_counter() - start) / len(batch), "passes": passes[0] / len(batch)}
-        scores = pl.concat([self.scores(batch, relevance, model), cost_rows(batch, cost)], how="diagonal")
+            found = self.relevances(explainers, model, batch)
+        cost = passes.alone(time.perf_counter() - start, len(batch), len(found))
+        judge = self.placement.reached(self.opened.form(first.chunk.model, explainers[0]))
         kept = [i for i, case in enumerate(batch.ids) if self.keep_all or case in self.opened.story.examples]
-        heatmaps = {"ids": np.asarray([batch.ids[i] for i in kept]), "relevance": relevance[kept].cpu().numpy()}
-        return Result(labelled(scores, unit), heatmaps)
+        results: list[Result | Failure] = []
+        for unit, relevance in zip(task.units, found, strict=True):
+            scores = pl.concat([self.scores(batch, relevance, judge), cost_rows(batch, cost)], how="diagonal")
+            heatmaps = {"ids": np.asarray([batch.ids[i] for i in kept]), "relevance": relevance[kept].cpu().numpy()}
+            results.append(Result(labelled(scores, unit), heatmaps, self.made_on[unit.folder]))
+        return results
 
     def relevance(self, explainer: Explainer, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Relevance of all cases, a few at a time."""
+        """Relevance of all cases, a few at a time; `model` is what `form` gives."""
+        return self.relevances([explainer], model, batch)[0]
+
+    def relevances(self, explainers: Sequence[Explainer], model: torch.nn.Module, batch: Batch) -> list[torch.Tensor]:
+        """The same for explainers that differ in the explained quantity only."""
         shown = replace(batch, inputs=batch.inputs.clone())  # one that changes its inputs must not change scores
-        rng = CaseRandom.of(self.seed, explainer)
-        parts = [shown[i : i + self.batch_size] for i in range(0, len(batch), self.batch_size)]
-        return torch.cat([explainer(model, part, rng) for part in parts])
+        first, rng = explainers[0], CaseRandom.of(self.seed, explainers[0])
+        quantities = [e.quantity if isinstance(e, ScoreExplainer) else QUANTITIES[0] for e in explainers]
+        starts, full = range(0, len(batch), self.batch_size), self.is_exact(first)
+        found = []
+        for place, start in enumerate(starts):
+            with part(place, len(starts)):
+                cases = shown[start : start + self.batch_size]
+                found.append(self.placement.explain(first, model, cases, rng, full, quantities))
+        return [torch.cat(relevance) for relevance in zip(*found, strict=True)]
 
     def scores(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         rows = [self.opened.score(batch, relevance, model)]
@@ -204,9 +276,12 @@ class Explaining(Source):
         if place >= unit.chunk.cases:
             return None
         batch = self.loaded(unit.chunk)[place : place + 1]
-        explainer = self.by_folder[unit.folder]
-        model = self.opened.form(unit.chunk.model, explainer)
-        return labelled(self.scores(batch, self.relevance(explainer, model, batch), model), unit)
+        return labelled(self.explained(self.by_folder[unit.folder], unit.chunk.model, batch), unit)
+
+    def explained(self, explainer: Explainer, model: str, batch: Batch) -> pl.DataFrame:
+        """Score rows of some cases under one explainer."""
+        relevance = self.relevance(explainer, self.form(model, explainer), batch)
+        return self.scores(batch, relevance, self.placement.reached(self.opened.form(model, explainer)))
 
     def examples(self) -> Arrays:
         wanted = self.opened.story.examples
@@ -218,8 +293,8 @@ class Explaining(Source):
         if not cases:
             return {}
         inputs = self.opened.as_pictures(torch.cat([case.inputs for case in cases]))
-        arrays = {"ids": np.asarray([case.ids[0] for case in cases]), "inputs": inputs.numpy()}
-        masks = {name: torch.cat([case.masks[name] for case in cases]).numpy() for name in cases[0].masks}
+        arrays = {"ids": np.asarray([case.ids[0] for case in cases]), "inputs": inputs.cpu().numpy()}
+        masks = {name: torch.cat([case.masks[name] for case in cases]).cpu().numpy() for name in cases[0].masks}
         return arrays | {f"mask.{name}": mask for name, mask in masks.items()}
 
 
@@ -248,7 +323,8 @@ class Stored(Source):
     def units(self) -> list[Unit]:
         return [Unit(self.called, self.called, "", chunk) for chunk in self.opened.chunks()]
 
-    def compute(self, unit: Unit) -> Result:
+    def compute(self, task: Task) -> list[Result | Failure]:
+        (unit,) = task.units
         names = self.opened.cases(unit.chunk)
         found = [self.heatmaps.usable(name, self.opened.space, self.opened.size_hint) for name in names]
         channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
@@ -258,7 +334,7 @@ class Stored(Source):
                 relevance[place] = 0.0
                 relevance[place, : len(heatmap)] = heatmap
         rows = self.opened.score(unit.chunk, relevance, [problem for _, problem in found])
-        return Result(labelled(rows, unit), {"ids": np.asarray([])})
+        return [Result(labelled(rows, unit), {"ids": np.asarray([])})]
 
 
 def labelled(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
@@ -277,19 +353,43 @@ def cost_rows(batch: Batch, cost: dict[str, float]) -> pl.DataFrame:
     )
 
 
+@dataclass
+class Passes:
+    """Rows that went forward through a model, and backward from its outputs."""
+
+    forward: int = 0
+    backward: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.forward + self.backward
+
+    def alone(self, seconds: float, cases: int, quantities: int) -> dict[str, float]:
+        """Seconds and passes per case that one of several quantities would have taken alone.
+
+        All of them share what goes forward; what goes backward is of each.
+        """
+        passes = self.forward + self.backward / quantities
+        share = passes / self.total if self.total else 1.0
+        return {"seconds": seconds * share / cases, "passes": passes / cases}
+
+
 @contextmanager
-def counted_passes(model: torch.nn.Module) -> Iterator[list[int]]:
+def counted_passes(model: torch.nn.Module) -> Iterator[Passes]:
     """Counts rows that go forward through the model, and backward from its outputs."""
-    passes = [0]
+    from heatproof.explainers.same_network import is_checked
+
+    passes = Passes()
 
     def forward(_module: torch.nn.Module, _args: Any, output: Any) -> None:
-        rows = len(output)
-        passes[0] += rows
+        if is_checked():
+            return
+        passes.forward += len(output)
         if output.requires_grad:
-            output.register_hook(lambda _gradient: backward(rows))
+            output.register_hook(backward)
 
-    def backward(rows: int) -> None:
-        passes[0] += rows
+    def backward(gradient: torch.Tensor) -> None:
+        passes.backward += len(gradient)
 
     hook = model.register_forward_hook(forward)
     try:

@@ -11,30 +11,32 @@ from heatproof.lazy import pl
 from heatproof.models.versions import EVERYTHING, without_draw
 from heatproof.mosaics.mosaics import LAYOUTS
 from heatproof.mosaics.published import under_paper_pooling
-from heatproof.progress import Progress, bars
+from heatproof.progress import Progress, silent
 from heatproof.workspace import write_whole
 
 
-def layouts(out: Path, explainer: str, seed: int, **options: Any) -> dict[str, list[float]]:
+def layouts(
+    out: Path, explainer: str, seed: int, progress: Progress = silent, **options: Any
+) -> dict[str, list[float]]:
     """Focus by layout, one run per layout in a folder of its own; layout.csv and layout.svg."""
     groups: dict[str, list[float]] = {}
-    with bars() as progress:
-        for layout in ("random", *LAYOUTS):
-            finished = one_run(out / layout, explainer, seed, progress, layout=layout, **options)
-            (groups[layout],) = focus_by_model(finished).values()
+    for layout in ("random", *LAYOUTS):
+        finished = one_run(out / layout, explainer, seed, progress, layout=layout, **options)
+        (groups[layout],) = focus_by_model(finished).values()
     return written(out, "layout", f"Focus of {explainer} by the place of the targets", groups)
 
 
-def randomisation(out: Path, explainer: str, seed: int, **options: Any) -> dict[str, list[float]]:
+def randomisation(
+    out: Path, explainer: str, seed: int, progress: Progress = silent, **options: Any
+) -> dict[str, list[float]]:
     """Focus of the trained model, of a random one and of the cascade, all draws together.
 
     randomise.csv, randomise.svg with box plots, and histogram.svg with the trained model beside the random one.
     """
     groups: dict[str, list[float]] = {}
-    with bars() as progress:
-        for way in ("all", "cascade"):
-            finished = one_run(out / way, explainer, seed, progress, randomise=way, **options)
-            groups |= focus_by_model(finished)
+    for way in ("all", "cascade"):
+        finished = one_run(out / way, explainer, seed, progress, randomise=way, **options)
+        groups |= focus_by_model(finished)
     trained = next(iter(groups))
     title = f"Focus of {explainer}: {trained}, trained and random"
     write_text(out / "histogram.svg", histograms(title, {name: groups[name] for name in (trained, EVERYTHING)}))

@@ -47,6 +47,7 @@ class Planting:
     in_target_too   judge on cubes that carry the feature too, so that nothing tells it from the class
     pictures        of each class, to train on
     judged          pictures and mosaics of each class, to judge on
+    device          where the classifier is trained and explained
     """
 
     feature: Feature = "colour"
@@ -57,6 +58,7 @@ class Planting:
     epochs: int = 20
     judged: int = 24
     side: int = 32
+    device: str = "cpu"
 
     def render(self, split: str, count: int, carriers: Collection[str] | None) -> dict[str, NDArray[np.uint8]]:
         """Pictures by class, the feature on those of `carriers`; None: on half of all."""
@@ -94,13 +96,14 @@ def judge(planting: Planting, out: Path, progress: Progress = silent) -> dict[st
     from heatproof.models.object_classifier import accuracy, as_inputs, train
 
     carriers = PLANTED[:1] if planting.training == "biased" else None
-    network = train(planting.render("train", planting.pictures, carriers), planting.seed, planting.epochs)
+    pictures = planting.render("train", planting.pictures, carriers)
+    network = train(pictures, planting.seed, planting.epochs, device=planting.device)
     judged = planting.render("judged", planting.judged, PLANTED if planting.in_target_too else PLANTED[1:])
-    pictures = out / f"{planting.feature}-{planting.seed}-pictures"
-    write_pictures(judged, pictures)
+    shown = out / f"{planting.feature}-{planting.seed}-pictures"
+    write_pictures(judged, shown)
     finished = run(
         "focus",
-        images=pictures,
+        images=shown,
         model=(network, {"labels": {label: place for place, label in enumerate(CLASSES)}}),
         explainers="grad_cam",
         per_class=planting.judged,
@@ -108,6 +111,7 @@ def judge(planting: Planting, out: Path, progress: Progress = silent) -> dict[st
         fit="squash",
         seed=planting.seed,
         keep_heatmaps=True,
+        device=planting.device,
         out=out / planting.name,
         progress=progress,
     )

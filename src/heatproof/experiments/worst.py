@@ -77,16 +77,16 @@ def explained_again(
     opened = recipe.open(seed, progress)
     now = {**opened.settings, "cases": opened.fingerprint, "models": dict(opened.models)}
     then = {name: value for name, value in identity(run.manifest).items() if name in now}
-    changed = differences(then, now) + changed_models(run.manifest["probe"], probe(opened))
-    if changed:
-        raise HeatproofError("what was explained has changed since the run: " + "; ".join(changed) + ".")
     explainer = for_quantities([make_explainer(entry["explainer"])], [entry["target"] or "logit"])[0]
     source = Explaining(opened, [explainer], seed=seed)
+    changed = differences(then, now) + changed_models(run.manifest["probe"], probe(source))
+    if changed:
+        raise HeatproofError("what was explained has changed since the run: " + "; ".join(changed) + ".")
     found: dict[str, NDArray[Any]] = {}
     for place, case in enumerate(cases):
         progress("explaining the worst mosaics", place, len(cases))
         one, chunk = find_case(opened, recipe.name, case)
-        found[case] = source.relevance(explainer, opened.form(chunk.model, explainer), one)[0].cpu().numpy()
+        found[case] = source.relevance(explainer, source.form(chunk.model, explainer), one)[0].cpu().numpy()
     progress("explaining the worst mosaics", len(cases), len(cases))
     return found
 

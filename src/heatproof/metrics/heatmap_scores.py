@@ -78,6 +78,6 @@ def score_heatmaps(
     fill(compiled, relevance, [chosen[place] for place in compiled])
     for place in sorted(set(range(len(chosen))) - set(compiled)):
         own = relevance.astype(np.float64)  # a copy, which the function may change
-        pooled = pool(torch.as_tensor(own), chosen[place]).numpy()
+        pooled = pool(torch.as_tensor(own), chosen[place]).cpu().numpy()
         fill([place], pooled[:, None], ["sum_pos"])  # of one channel that is not negative: itself
     return HeatmapScores(chosen, tuple(masks), mass, rank, state)

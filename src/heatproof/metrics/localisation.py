@@ -76,7 +76,7 @@ def grid_mask(space: tuple[int, int], grid: int, chosen: torch.Tensor) -> torch.
 
     Tile i begins at i * extent // grid, rounded down as in the original.
     """
-    rows, columns = (((torch.arange(extent) + 1) * grid - 1) // extent for extent in space)
+    rows, columns = (((torch.arange(n, device=chosen.device) + 1) * grid - 1) // n for n in space)
     return chosen[:, rows[:, None] * grid + columns]
 
 

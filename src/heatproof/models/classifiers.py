@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.explainers.base import untouched
+from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, torch
 from heatproof.loading import names_object
 from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
@@ -136,12 +136,12 @@ def filled_user(reference: str, weights: Path | None) -> Classifier:
 
 def unpacked(name: str | None, made: Any) -> Classifier:
     """A module, or a module with its preprocessing; called as its class where nobody has named it."""
-    from heatproof.models.networks import name_of, require_module
+    from heatproof.models.networks import at_rest, name_of, require_module
 
     paired = isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Mapping)
     module, settings = made if paired else (made, {})
     name = name or name_of(module)
-    module = require_module(name, module, otherwise=", or (module, settings)")
+    module = at_rest(require_module(name, module, otherwise=", or (module, settings)"))
     for setting in settings:
         if setting not in SETTINGS:
             raise unknown_name(f"setting of model {name}", str(setting), SETTINGS)

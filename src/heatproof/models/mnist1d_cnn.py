@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from heatproof.devices import choose_device
 from heatproof.mnist1d import published
 from heatproof.models.weights import load_weights, save_weights
 from heatproof.progress import Progress, silent
@@ -54,15 +55,22 @@ def initialise(model: Mnist1dCnn, generator: torch.Generator) -> None:
 
 
 def train(
-    signals: Signals, seed: int, epochs: int = EPOCHS, progress: Progress = silent, task: str = "training"
+    signals: Signals,
+    seed: int,
+    epochs: int = EPOCHS,
+    progress: Progress = silent,
+    task: str = "training",
+    device: str = "cpu",
 ) -> Mnist1dCnn:
     """The network of SVEA, trained as the paper's very probably was.
 
     SGD 0.01 without momentum, batches of 32, L2 of 5e-4 on the kernels; the last 400 signals stay out.
     """
+    place = choose_device(device)
     generator = torch.Generator().manual_seed(derive_seed("mnist1d_cnn", seed))
     model = Mnist1dCnn()
     initialise(model, generator)
+    model.to(place)
     inputs = torch.as_tensor(signals.x[:-HELD_OUT], dtype=torch.float32).unsqueeze(1)
     labels = torch.as_tensor(signals.y[:-HELD_OUT])
     kernels = [parameter for name, parameter in model.named_parameters() if name.endswith("weight")]
@@ -75,14 +83,14 @@ def train(
     try:
         for epoch in range(epochs):
             for rows in torch.randperm(len(inputs), generator=generator).split(32):
-                loss = nn.functional.cross_entropy(model(inputs[rows]), labels[rows])
+                loss = nn.functional.cross_entropy(model(inputs[rows].to(place)), labels[rows].to(place))
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
             progress(task, epoch + 1, epochs)
     finally:
         torch.set_num_threads(threads)
-    return model.eval()
+    return model.cpu().eval()
 
 
 def accuracy(model: nn.Module, signals: Signals) -> float:
@@ -95,7 +103,10 @@ def accuracy(model: nn.Module, signals: Signals) -> float:
 def trained_network(
     seed: int, retrain: bool = False, progress: Progress = silent, train_missing: bool = True
 ) -> Mnist1dCnn:
-    """The paper's network trained from `seed`: shipped with the package, kept from before, or trained now."""
+    """The paper's network trained from `seed`: shipped with the package, kept from before, or trained now.
+
+    Trained on the CPU whatever a run's device is, so that the run may go on elsewhere with the same weights.
+    """
     shipped = resources.files("heatproof.models").joinpath(f"pretrained/mnist1d_cnn-{seed}.npz")
     kept = workspace("models", f"mnist1d_cnn-{seed}.npz")
     network = Mnist1dCnn().eval()

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from heatproof.devices import choose_device, seeded
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
 
@@ -50,12 +51,13 @@ def train(
     epochs: int = EPOCHS,
     width: int = 16,
     progress: Progress = silent,
+    device: str = "cpu",
 ) -> ObjectClassifier:
     """The classifier trained on pictures by class: AdamW, one cycle up to 0.01, shifts and mirror images."""
+    place = choose_device(device)
     generator = torch.Generator().manual_seed(derive_seed("object_classifier", seed))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed("object_classifier weights", seed))
-        model = ObjectClassifier(len(pictures), width)
+    with seeded(derive_seed("object_classifier weights", seed)):
+        model = ObjectClassifier(len(pictures), width).to(place)
     inputs = as_inputs(np.concatenate(list(pictures.values())))
     labels = torch.arange(len(pictures)).repeat_interleave(torch.tensor([len(part) for part in pictures.values()]))
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
@@ -64,13 +66,14 @@ def train(
     model.train()
     for epoch in range(epochs):
         for rows in torch.randperm(len(inputs), generator=generator).split(BATCH):
-            loss = nn.functional.cross_entropy(model(varied(inputs[rows], generator)), labels[rows])
+            shown = varied(inputs[rows], generator).to(place)
+            loss = nn.functional.cross_entropy(model(shown), labels[rows].to(place))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             schedule.step()
         progress("training", epoch + 1, epochs)
-    return model.eval()
+    return model.cpu().eval()
 
 
 def varied(inputs: Tensor, generator: torch.Generator) -> Tensor:

@@ -67,7 +67,7 @@ UNUSED = ("extra/", "extra_files/")
 
 def load_program(path: Path, trust: bool = False) -> nn.Module:
     """A network that comes with its own code: torch.export, or TorchScript if the user trusts it."""
-    from heatproof.explainers.scored import Scored
+    from heatproof.explainers.wrapped import Program
 
     if not path.is_file():
         raise HeatproofError(f"there is no file {path}.")
@@ -78,7 +78,7 @@ def load_program(path: Path, trust: bool = False) -> nn.Module:
         if holds_script(members):
             require_trust(path, trust)
             scripted = torch.jit.load(str(path), map_location="cpu").eval()
-            return Scored(scripted, "logit")  # a module around it, because TorchScript takes no hooks
+            return Program(scripted)
     except HeatproofError:
         raise
     except Exception as problem:

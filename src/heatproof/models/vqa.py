@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
+
+from heatproof.models import networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,12 @@ class Vqa:
         """The quickest form of the network for an explainer that looks at this of it."""
         found = {"values": self.fast or self.relus, "relus": self.relus}.get(looks_at)
         return found or self.module
+
+
+def at_rest(network: Vqa) -> Vqa:
+    """The network on the CPU, in all its forms."""
+    relus, fast = (None if form is None else networks.at_rest(form) for form in (network.relus, network.fast))
+    return replace(network, module=networks.at_rest(network.module), relus=relus, fast=fast)
 
 
 def shipped_network() -> Vqa:

@@ -53,7 +53,7 @@ class Pictures:
 
     def fingerprint(self) -> str:
         """A hash of the pixels."""
-        return hashlib.sha256(self.pixels.contiguous().numpy().data).hexdigest()
+        return hashlib.sha256(self.pixels.contiguous().cpu().numpy().data).hexdigest()
 
     def __getitem__(self, part: slice) -> Pictures:
         return Pictures(self.pixels[part], self.ids[part], self.objects[part], self.scenes[part])

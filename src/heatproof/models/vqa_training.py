@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from heatproof.clevr.questions.world import ATTRIBUTES
+from heatproof.devices import choose_device, device_of, seeded
 from heatproof.errors import HeatproofError
 from heatproof.models.film_network import CHANNELS, GRID, READING, FilmNetwork
 from heatproof.models.vqa_data import UNKNOWN, Asked, Pictures, cell_labels, moved, padded, simple_questions
@@ -75,7 +76,8 @@ class Naming(nn.Module):
         return summed_loss([head(cells) for head in self.cells], labels)
 
     def reading_loss(self, reading: Tensor, asked: Sequence[Asked]) -> Tensor:
-        return summed_loss([head(reading) for head in self.reading], torch.tensor([one.meaning for one in asked]))
+        meanings = torch.tensor([one.meaning for one in asked]).to(reading.device)
+        return summed_loss([head(reading) for head in self.reading], meanings)
 
 
 def summed_loss(named: Sequence[Tensor], labels: Tensor) -> Tensor:
@@ -87,13 +89,17 @@ def summed_loss(named: Sequence[Tensor], labels: Tensor) -> Tensor:
 
 
 def train(
-    pictures: Pictures, schedule: Schedule, checkpoint: Path | None = None, progress: Progress = silent
+    pictures: Pictures,
+    schedule: Schedule,
+    checkpoint: Path | None = None,
+    progress: Progress = silent,
+    device: str = "cpu",
 ) -> FilmNetwork:
     """A network for simple questions. A checkpoint that is there is gone on with, if it is of the same training."""
     torch.set_flush_denormal(True)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(schedule.seed, "weights"))
-        network, naming = FilmNetwork(), Naming()
+    place = choose_device(device)
+    with seeded(derive_seed(schedule.seed, "weights")):
+        network, naming = FilmNetwork().to(place), Naming().to(place)
     made_with = asdict(schedule) | {"pictures": pictures.fingerprint()}
     kept = read_checkpoint(checkpoint, made_with)
     for number, make in enumerate((eye_stage, reader_stage, answer_stage, whole_stage)):
@@ -116,7 +122,7 @@ def train(
                 write_whole(checkpoint, partial(torch.save, state))
 
         run(stage, optimiser, first, keep, progress)
-    return network.eval()
+    return network.cpu().eval()
 
 
 def read_checkpoint(path: Path | None, made_with: dict[str, Any]) -> dict[str, Any] | None:
@@ -124,7 +130,7 @@ def read_checkpoint(path: Path | None, made_with: dict[str, Any]) -> dict[str, A
     if path is None or not path.exists():
         return None
     try:
-        kept: dict[str, Any] = torch.load(path, weights_only=True)
+        kept: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         there = kept["made_with"]
     except Exception as problem:  # zip, pickle and key errors of many kinds, by what the file really is
         raise HeatproofError(f"{path} is no checkpoint of this training; move it away ({problem}).") from problem
@@ -179,7 +185,7 @@ def reader_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, sched
     def loss(step: int) -> Tensor:
         places = draw_pictures(len(pictures), READER_BATCH, schedule.seed, "reader", step)
         asked = ask(pictures, places, schedule.seed, "reader", step)
-        return naming.reading_loss(network.reader(padded(asked)), asked)
+        return naming.reading_loss(network.reader(padded(asked).to(device_of(network))), asked)
 
     network.train()
     weights = [*network.reader.parameters(), *naming.reading.parameters()]
@@ -191,13 +197,13 @@ def answer_stage(network: FilmNetwork, _naming: Naming, pictures: Pictures, sche
     network.eye.eval()
     with torch.no_grad():
         blocks = pictures.pixels.split(AT_ONCE)
-        seen = torch.cat([network.eye(as_input(block)).half() for block in blocks])
+        seen = torch.cat([network.eye(as_input(block).to(device_of(network))).half().cpu() for block in blocks])
     network.train()
 
     def loss(step: int) -> Tensor:
         places = draw_pictures(len(pictures), ANSWER_BATCH, schedule.seed, "answers", step)
         asked = ask(pictures, places, schedule.seed, "answers", step)
-        cells = seen[[question.place for question in asked]].float()
+        cells = seen[[question.place for question in asked]].to(device_of(network)).float()
         return answer_loss(network, cells, asked)
 
     weights = [weight for name, weight in network.named_parameters() if not name.startswith("eye.")]
@@ -212,7 +218,7 @@ def whole_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedu
         asked = ask(pictures, places, schedule.seed, "whole", step)
         seen, labels = look(network, pictures, torch.tensor(places), schedule.seed, "whole", step)
         where = {place: row for row, place in enumerate(places)}
-        cells = seen[[where[question.place] for question in asked]]
+        cells = seen[torch.tensor([where[question.place] for question in asked]).to(seen.device)]
         return answer_loss(network, cells, asked) + 0.3 * naming.cell_loss(seen, labels)
 
     network.train()
@@ -226,7 +232,8 @@ def look(
     """What the eye sees of some pictures, moved at random, and the labels of its cells."""
     down, right = torch.randint(-MOST_SHIFT, MOST_SHIFT + 1, (2,), generator=generator(seed, stage, "shift", step))
     pixels, ids = (moved(values[places], int(down), int(right)) for values in (pictures.pixels, pictures.ids))
-    return network.eye(as_input(pixels)), cell_labels(ids, pictures.objects[places], GRID)
+    seen = network.eye(as_input(pixels).to(device_of(network)))
+    return seen, cell_labels(ids, pictures.objects[places], GRID).to(seen.device)
 
 
 def as_input(pixels: Tensor) -> Tensor:
@@ -247,8 +254,8 @@ def ask(pictures: Pictures, places: Sequence[int], seed: int, stage: str, step: 
 
 
 def answer_loss(network: FilmNetwork, cells: Tensor, asked: Sequence[Asked]) -> Tensor:
-    logits = network.think(cells, network.reader(padded(asked)))
-    return nn.functional.cross_entropy(logits, torch.tensor([question.answer for question in asked]))
+    logits = network.think(cells, network.reader(padded(asked).to(cells.device)))
+    return nn.functional.cross_entropy(logits, torch.tensor([one.answer for one in asked]).to(cells.device))
 
 
 def generator(*parts: object) -> torch.Generator:

@@ -53,7 +53,7 @@ def read_arrays(path: Path) -> Mapping[str, np.ndarray[Any, Any]]:
         return npz.read_arrays(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: tensor.numpy() for name, tensor in state.items()}
+        return {name: tensor.cpu().numpy() for name, tensor in state.items()}
     except Exception as problem:  # zip, pickle, type and value errors of many kinds, by what the file really is
         raise HeatproofError(
             f"{path} cannot be read as weights: it is truncated, or holds more than a state dict"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["breakable"] = breakable
+    environment.globals["layers_text"] = layers_text
     return environment
 
 
@@ -74,6 +76,13 @@ def breakable(name: str) -> Markup:
     from markupsafe import Markup, escape
 
     return Markup(re.sub("([,:_])", r"\1<wbr>", str(escape(name))))
+
+
+def layers_text(layers: Mapping[str, str]) -> str:
+    """The layer that an explainer read, or those of each model where they differ."""
+    if len(set(layers.values())) == 1:
+        return next(iter(layers.values()))
+    return "; ".join(f"{layer} in {model}" for model, layer in layers.items())
 
 
 def static(name: str) -> str:

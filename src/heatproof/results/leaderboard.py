@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.results.columns import KEY, VARIANT, Columns, Gathered, Key
-from heatproof.results.statistics import bootstrap_means, interval, over_models
+from heatproof.results.statistics import bootstrap_means, interval, over_models, quantiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,10 +98,19 @@ def case_lines(
 ) -> Iterator[dict[str, Any]]:
     """A line per model, target and explainer: statistics over cases."""
     low, high = interval(means)
+    ordered = np.sort(values, axis=0)
+    lines = np.ascontiguousarray(values.T)  # so that a sum is made in the same order whatever else is in the table
+    defined = ~np.isnan(lines)
+    counts = defined.sum(1)
+    with np.errstate(invalid="ignore"):
+        mean = np.where(defined, lines, 0.0).sum(1) / counts
+        std = np.sqrt((np.where(defined, lines - mean[:, None], 0.0) ** 2).sum(1) / counts)
+    shares = quantiles(ordered, (0.5, 0.0, 0.2, 0.8, 1.0))
+    numbers = np.stack([mean, std, shares[0], low, high, *shares[1:]])
+    names = ("mean", "std", "median", "ci_low", "ci_high", *FURTHER[:4])
     for column, key in enumerate(keys):
-        defined = values[:, column][~np.isnan(values[:, column])]
-        line = statistics(defined, 0, float(low[column]), float(high[column]))
-        yield dict(zip(KEY, key, strict=True)) | line | spread(defined)
+        found = numbers[:, column].tolist() if counts[column] else [None] * len(names)
+        yield dict(zip(KEY, key, strict=True)) | {"n": int(counts[column])} | dict(zip(names, found, strict=True))
 
 
 def model_lines(
@@ -116,7 +125,7 @@ def model_lines(
         defined = [column[~np.isnan(column)] for column in values[:, chosen].T]
         model_means = np.array([column.mean() for column in defined if len(column)])
         line = {"model": all_models(models), "target": target, "explainer": explainer}
-        yield line | statistics(model_means, 1, float(low[0]), float(high[0]))
+        yield line | statistics(model_means, float(low[0]), float(high[0]))
 
 
 def all_models(count: int) -> str:
@@ -124,29 +133,17 @@ def all_models(count: int) -> str:
     return f"mean of {count} models"
 
 
-def statistics(defined: np.ndarray[Any, Any], ddof: int, low: float, high: float) -> dict[str, Any]:
-    if not len(defined):
+def statistics(means: np.ndarray[Any, Any], low: float, high: float) -> dict[str, Any]:
+    """Of the means of models; their spread is a sample's."""
+    if not len(means):
         return {"n": 0, "mean": None, "std": None, "median": None, "ci_low": None, "ci_high": None}
     return {
-        "n": len(defined),
-        "mean": float(defined.mean()),
-        "std": float(defined.std(ddof=min(ddof, len(defined) - 1))),
-        "median": float(np.median(defined)),
+        "n": len(means),
+        "mean": float(means.mean()),
+        "std": float(means.std(ddof=min(1, len(means) - 1))),
+        "median": float(np.median(means)),
         "ci_low": low,
         "ci_high": high,
-    }
-
-
-def spread(defined: np.ndarray[Any, Any]) -> dict[str, float | None]:
-    """The further statistics over cases."""
-    if not len(defined):
-        return dict.fromkeys(("least", "percentile_20", "percentile_80", "most"))
-    low, high = np.percentile(defined, [20, 80])
-    return {
-        "least": float(defined.min()),
-        "percentile_20": float(low),
-        "percentile_80": float(high),
-        "most": float(defined.max()),
     }
 
 

@@ -37,6 +37,11 @@ class Results:
         return {entry["explainer"]: entry["short"] for entry in self.manifest["explainers"]}
 
     @cached_property
+    def layers(self) -> dict[str, dict[str, str]]:
+        """The layer that each explainer read in each model, by its full specification; of those that read one."""
+        return {entry["explainer"]: entry["layers"] for entry in self.manifest["explainers"] if "layers" in entry}
+
+    @cached_property
     def _leaderboard(self) -> pl.DataFrame:
         path = self.folder / LEADERBOARD
         if not path.is_file():

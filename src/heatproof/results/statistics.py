@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from heatproof.lazy import np
@@ -47,10 +47,25 @@ def bootstrap_means(values: NDArray[np.float64], seed: int, resamples: int = RES
 def interval(means: NDArray[np.float64], level: float = LEVEL) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Percentile interval (low, high) of bootstrap means (resamples, columns)."""
     tail = (1 - level) / 2
-    undefined = np.isnan(means).all(0)
-    filled = np.where(undefined, 0.0, means)
-    low, high = np.nanquantile(filled, [tail, 1 - tail], axis=0)
-    return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
+    low, high = quantiles(np.sort(means, axis=0), (tail, 1 - tail))
+    return low, high
+
+
+def quantiles(ordered: NDArray[np.float64], shares: Sequence[float]) -> list[NDArray[np.float64]]:
+    """Quantiles of each column of sorted values, NaN last and not counted; NaN where a column has none.
+
+    NumPy's linear rule. Its nanquantile goes through the columns one by one, which takes longer than all else together.
+    """
+    counts = (~np.isnan(ordered)).sum(0)
+    columns = np.arange(ordered.shape[1])
+    found = []
+    for share in shares:
+        place = share * np.maximum(counts - 1, 0)
+        below = np.floor(place).astype(np.int64)
+        above = np.minimum(below + 1, np.maximum(counts - 1, 0))
+        low, high, part = ordered[below, columns], ordered[above, columns], place - below
+        found.append(np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part)))
+    return found
 
 
 def over_models(means: NDArray[np.float64], seed: int) -> NDArray[np.float64]:

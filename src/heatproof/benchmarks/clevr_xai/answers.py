@@ -53,36 +53,37 @@ def answer(network: Vqa, questions: Sequence[Question], source: str | None, prog
     Weights do not tell all: code decides as much. So the first questions are asked anew, and what is remembered counts
     only if their logits are still the same.
     """
+    from heatproof.explainers.wrapped import reached
     from heatproof.models.weights import fingerprint
 
-    first = ask(network, questions[:AT_ONCE])
+    module = reached(network.form("values"))
+    first = ask(network, module, questions[:AT_ONCE])
     key = f"{fingerprint(network.module)} {source} {len(questions)}"
     kept = workspace("answers", hashlib.sha256(key.encode()).hexdigest()[:24] + ".npz")
     if source is not None and kept.is_file():
         try:
             known = read_arrays(kept)
-            if np.allclose(known["logits"], first.numpy(), rtol=1e-3, atol=1e-3):
+            if np.allclose(known["logits"], first.cpu().numpy(), rtol=1e-3, atol=1e-3):
                 return Answers(known["answer"], known["probability"])
         except (HeatproofError, KeyError, ValueError):  # damaged, or of another version: answer again
             pass
     logits = [first]
     for start in range(AT_ONCE, len(questions), AT_ONCE):
         progress("answering questions", start, len(questions))
-        logits.append(ask(network, questions[start : start + AT_ONCE]))
+        logits.append(ask(network, module, questions[start : start + AT_ONCE]))
     progress("answering questions", len(questions), len(questions))
     probability, said = torch.cat(logits).double().softmax(1).max(1)
-    found = Answers(said.numpy(), probability.numpy())
+    found = Answers(said.cpu().numpy(), probability.cpu().numpy())
     if source is not None:
-        write_arrays(kept, {"answer": found.answer, "probability": found.probability, "logits": first.numpy()})
+        write_arrays(kept, {"answer": found.answer, "probability": found.probability, "logits": first.cpu().numpy()})
     return found
 
 
-def ask(network: Vqa, questions: Sequence[Question]) -> torch.Tensor:
-    """The logits of a few questions."""
+def ask(network: Vqa, module: torch.nn.Module, questions: Sequence[Question]) -> torch.Tensor:
+    """The logits of a few questions, from a form of the network."""
     from heatproof.models.networks import ask as ask_module
     from heatproof.models.networks import check_logits
 
-    module = network.form("values")
     shown = pictures(questions, network.size)
     outputs = ask_module(network.name, module, shown, tokens(network, questions), what="pictures")
     return check_logits(network.name, outputs, len(questions), len(network.answers))

@@ -29,6 +29,7 @@ from heatproof.benchmarks.clevr_xai.answers import Answers, answer, pictures, to
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
+from heatproof.clevr.ground_truth import KINDS
 from heatproof.clevr.shipped import shipped_dataset
 from heatproof.downloads import downloads, fetched
 from heatproof.errors import HeatproofError, unknown_name
@@ -166,9 +167,11 @@ class ClevrXai(Benchmark):
         first = answer(network, asked[:CHUNK], None, progress)
         repeat = -(-len(asked) // len(first.answer))
         answers = Answers(np.tile(first.answer, repeat)[: len(asked)], np.tile(first.probability, repeat)[: len(asked)])
+        if not self.is_imagined:
+            return self.opened(network, data, asked, answers, list(range(len(asked))), "", 1.0)
         wanted = min(RELEASED[self.questions], self.limit or RELEASED[self.questions])
-        chosen = list(range(wanted if self.is_imagined else len(asked)))
-        return self.opened(network, data, asked, answers, chosen, "", 1.0)
+        again = [place % len(asked) for place in range(wanted)]
+        return self.opened(network, data, asked, answers, again, "", 1.0, tuple(KINDS[self.questions]))
 
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
@@ -188,11 +191,14 @@ class ClevrXai(Benchmark):
         chosen: Sequence[int],
         fingerprint: str,
         accuracy: float,
+        imagined: Sequence[str] = (),
     ) -> OpenedClevrXai:
+        """`imagined` are kinds of masks for which those of the data set stand in."""
         from heatproof.models.weights import fingerprint as weights_of
 
         name = asked[0].set
-        kinds = rows.ground_truths(data, name, (network.size, network.size))
+        there = rows.ground_truths(data, name, (network.size, network.size))
+        kinds = list(imagined or there)
         first: dict[str, int] = {}
         for place in chosen[: len(asked)]:
             first.setdefault(str(asked[place].record["image_filename"]), place)
@@ -225,14 +231,17 @@ class ClevrXai(Benchmark):
             asked=asked,
             answers=answers,
             chosen=chosen,
-            kinds=kinds,
+            kinds={kind: kind if kind in there else there[0] for kind in kinds},
             accuracy=accuracy,
         )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpenedClevrXai(Opened):
-    """The questions, what the network answers, and those of them that enter."""
+    """The questions, what the network answers, and those of them that enter.
+
+    kinds  ground truths, each with the kind of masks that is read for it
+    """
 
     recipe: ClevrXai
     network: Vqa
@@ -240,7 +249,7 @@ class OpenedClevrXai(Opened):
     asked: Sequence[Question]
     answers: Answers
     chosen: Sequence[int]
-    kinds: Sequence[str]
+    kinds: Mapping[str, str]
     accuracy: float
 
     @property
@@ -264,7 +273,7 @@ class OpenedClevrXai(Opened):
         target = torch.as_tensor(self.answers.answer[places])
         answered = [self.network.answers[k] for k in target.tolist()]
         facts = rows.question_facts(questions)
-        masks = {kind: self.data.masks(self.question_set, kind).batch(index) for kind in self.kinds}
+        masks = {kind: self.data.masks(self.question_set, read).batch(index) for kind, read in self.kinds.items()}
         return Batch(
             inputs=pictures(questions, self.network.size),
             target=target,
@@ -287,7 +296,7 @@ class OpenedClevrXai(Opened):
         return self.network.form(explainer.looks_at)
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
-        masks = {kind: mask.numpy() for kind, mask in batch.masks.items()}
+        masks = {kind: mask.cpu().numpy() for kind, mask in batch.masks.items()}
         return rows.score_table(batch.ids, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings)
 
     def about(self, case: Batch) -> str:
@@ -305,7 +314,7 @@ class OpenedClevrXai(Opened):
         return Ending(
             [
                 f"The network answers {self.accuracy:.1%} of the questions right; {entered}."
-                f" Shown first: {shown} against {self.kinds[0]}.",
+                f" Shown first: {shown} against {next(iter(self.kinds))}.",
                 *rows.order_note(table, self.story.columns[0]),
                 *rows.undefined_notes(rows_),
             ]
@@ -320,7 +329,7 @@ class OpenedClevrXai(Opened):
 def open_network(weights: Path | str | None, model: Any) -> Vqa:
     """The network to explain."""
     from heatproof.models.networks import make_from
-    from heatproof.models.vqa import Vqa, public_relation_network, shipped_network
+    from heatproof.models.vqa import Vqa, at_rest, public_relation_network, shipped_network
 
     if weights is not None:
         return public_relation_network(weights_file(weights))
@@ -330,7 +339,7 @@ def open_network(weights: Path | str | None, model: Any) -> Vqa:
     made = made() if callable(made) and not isinstance(made, Vqa) else made
     if not isinstance(made, Vqa):
         raise HeatproofError(f"model must be a heatproof.models.vqa.Vqa or a factory for one, got {made!r}.")
-    return made
+    return at_rest(made)
 
 
 def weights_file(weights: Path | str) -> Path:

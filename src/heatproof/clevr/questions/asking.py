@@ -53,6 +53,13 @@ class Tally:
     def questions(self) -> int:
         return self.asked.total()
 
+    def add(self, other: Tally) -> None:
+        """Count what became of later attempts too."""
+        self.scenes += other.scenes
+        self.short += other.short
+        for mine, more in ((self.asked, other.asked), (self.nothing, other.nothing), (self.stopped, other.stopped)):
+            mine.update(more)
+
 
 def ask(
     scenes: Sequence[Mapping[str, Any]],
@@ -62,18 +69,20 @@ def ask(
     per_image: int = PER_IMAGE,
     synonyms: Mapping[str, Sequence[str]] = SYNONYMS,
     tally: Tally | None = None,
+    first: int = 0,
     progress: Progress = silent,
 ) -> Iterator[Question]:
     """Up to `per_image` questions about each scene in turn, from the templates that were used least so far.
 
     Random draws depend on (seed, image index). Answers are balanced over the scenes since the last reset, so a
-    question also depends on the scenes before it, within a block of 250.
+    question also depends on the scenes before it, within a block of 250. `first` is the place of the first of these
+    scenes in its file, where a block begins.
     """
     require_whole("per_image", per_image, 1)
     tally = Tally() if tally is None else tally
     uses: Counter[str] = Counter()
     balances: dict[str, Balance] = {}
-    for place, scene in enumerate(scenes):
+    for place, scene in enumerate(scenes, first):
         if place % RESET_AFTER == 0:
             uses.clear()
             balances = {template.name: Balance(template.answers) for template in templates}
@@ -94,7 +103,7 @@ def ask(
                 break
         tally.scenes += 1
         tally.short += asked < min(per_image, len(templates))
-        progress("questions", place + 1, len(scenes))
+        progress("questions", place + 1 - first, len(scenes))
 
 
 def find(

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.json_files import read_json
 from heatproof.clevr.questions.asking import Question
 from heatproof.clevr.questions.functions import FUNCTIONS, Call, Value
-from heatproof.clevr.questions.templates import Template
 from heatproof.clevr.questions.world import members
 from heatproof.errors import HeatproofError
-from heatproof.workspace import write_whole
+from heatproof.workspace import whole
 
 Form = Literal["clevr-xai", "clevr"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 SCENE_FILES = ("CLEVR_scenes.json", "CLEVR-XAI_scenes.json")
 """Names of the scene file in a dataset folder: ours, the release's."""
+
+Line: TypeAlias = tuple[str, str]
+"""A question of a file, before and after its number."""
+NUMBER = '"question_index": {}'
 
 HEAD = 1 << 16
 """Characters at the start of a question file within which its 'info' ends."""
@@ -95,21 +99,27 @@ def plain(call: Call, output: Value) -> Value | list[int]:
     return members(int(output)) if FUNCTIONS[call.function].output == "ObjectSet" else output
 
 
-def write_questions(
-    path: Path, questions: Iterable[Question], templates: Sequence[Template], info: Mapping[str, Any], form: Form
-) -> None:
-    """Write questions as they come, one per line, into a file that is there only when it is whole."""
-    families = {template.name: number for number, template in enumerate(templates)}
+def as_line(question: Question, form: Form, family: int) -> Line:
+    """A question as JSON, without its number in the file: that is known when those before it are there."""
+    before, _, after = json.dumps(record(question, 0, form, family)).partition(NUMBER.format(0))
+    return before, after
 
-    def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(f'{{"info": {json.dumps(info)}, "questions": [')
-            for index, question in enumerate(questions):
-                line = json.dumps(record(question, index, form, families[question.template.name]))
-                file.write(f"{',' if index else ''}\n{line}")
-            file.write("\n]}\n")
 
-    write_whole(path, write)
+@contextmanager
+def question_file(path: Path, info: Mapping[str, Any]) -> Iterator[Callable[[Iterable[Line]], None]]:
+    """A function that adds questions to a file, one per line; it is there only when it is whole."""
+    with whole(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(f'{{"info": {json.dumps(info)}, "questions": [')
+        number = 0
+
+        def add(lines: Iterable[Line]) -> None:
+            nonlocal number
+            for before, after in lines:
+                file.write(f"{',' if number else ''}\n{before}{NUMBER.format(number)}{after}")
+                number += 1
+
+        yield add
+        file.write("\n]}\n")
 
 
 def is_there(path: Path, settings: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +144,18 @@ class BlenderSession:
 
     def close(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):  # it ended by itself
+            self.process.stdin.close()
         self.process.wait()
 
 
-@cache
+_sessions: dict[Path | None, BlenderSession] = {}
+
+
 def blender_session(assets: Path | None) -> BlenderSession:
-    """This process's Blender, started when first asked for."""
-    session = BlenderSession(assets, os.environ.get(PYTHON_VARIABLE, sys.executable))
-    atexit.register(session.close)
+    """This process's Blender, started when first asked for, and anew where it has ended."""
+    session = _sessions.get(assets)
+    if session is None or session.process.poll() is not None:
+        session = _sessions[assets] = BlenderSession(assets, os.environ.get(PYTHON_VARIABLE, sys.executable))
+        atexit.register(session.close)
     return session

@@ -1,14 +1,16 @@
-"""A data set of pictures in a folder, as CLEVR-XAI's: resumable, in whole files, by several processes at once."""
+"""A data set of pictures in a folder, as CLEVR-XAI's: resumable, in whole files, made wherever an executor works."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from heatproof.clevr.json_files import read_object
@@ -19,19 +21,23 @@ from heatproof.clevr.rendering.tracer import seen_objects, warm_up
 from heatproof.clevr.scenes import BACKGROUND, SceneSettings, image_name, sample_scene
 from heatproof.clevr.srgb import srgb
 from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.executors import Failure
+from heatproof.executors.choice import AUTO, Execution
 from heatproof.lazy import np
 from heatproof.progress import Progress, silent
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from numpy.typing import NDArray
 
 IMAGES, MASKS, SCENES, OBJECTS = "images", "masks", "scenes", "objects"
 ALL_SCENES, SETTINGS = "CLEVR_scenes.json", "settings.json"
 RENDERERS = ("tracer", "blender")
 PNG_END = b"IEND\xaeB`\x82"
+SECONDS_PER_SCENE, SECONDS_PER_PATH = 0.016, 3.3e-7
+"""About what sampling a scene takes, and following a path of light: enough to know whether processes are worth it."""
+MOST_NAMED = 5
+"""Pictures that an error names."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +64,88 @@ class PictureSettings:
         """Blender brings its own denoiser."""
         return self.renderer == "blender" or can_denoise() if self.denoise is None else self.denoise
 
+    @property
+    def settled(self) -> PictureSettings:
+        """The same, whatever the machine has that paints."""
+        assets = self.blender_assets and self.blender_assets.resolve()
+        return replace(self, denoise=self.denoised, blender_assets=assets)
+
 
 @dataclass(frozen=True)
-class Plan:
-    """All that is needed to make any picture of a data set, in any process. Without `pictures`, only scenes and ids."""
+class Lacking:
+    """What a data set lacks of one picture. A scene that it has goes along, for the painter may not see its files."""
 
-    folder: Path
+    index: int
+    kinds: Sequence[str]
+    scene: bytes | None
+
+
+@dataclass(frozen=True)
+class Painter:
+    """All that is needed to make any picture of a data set, anywhere. Without `pictures`, only scenes and ids."""
+
     scenes: SceneSettings
     pictures: PictureSettings | None
     mask_size: tuple[int, int]
     """Height and width of masks and ids."""
 
-    def paths(self, index: int) -> dict[str, Path]:
-        name = image_name(self.scenes.split, index)
-        paths = {kind: self.folder / kind / f"{name}.png" for kind in (IMAGES, MASKS, OBJECTS)}
-        return paths | {SCENES: self.folder / SCENES / f"{name}.json"}
+    def compute(self, lacking: Lacking) -> dict[str, bytes]:
+        """The files that are lacking, by kind. A scene that was there is rendered as it is."""
+        made: dict[str, bytes] = {}
+        if lacking.scene is None:
+            scene: Mapping[str, Any] = sample_scene(self.scenes, lacking.index)
+            made[SCENES] = json_bytes(scene)
+        else:
+            scene = json.loads(lacking.scene)
+        if OBJECTS in lacking.kinds or MASKS in lacking.kinds:
+            height, width = self.mask_size
+            seen = seen_objects(scene, width, height)
+            made |= {OBJECTS: png_bytes(seen), MASKS: png_bytes(flat_colours(scene, seen))}
+        if IMAGES in lacking.kinds and self.pictures is not None:
+            made[IMAGES] = painted(scene, self.scenes.width, self.scenes.height, self.pictures)
+        return made
 
-    def missing(self, index: int) -> list[str]:
+    @property
+    def seconds(self) -> float:
+        """About what a picture takes."""
+        paths = self.scenes.width * self.scenes.height * self.pictures.samples if self.pictures else 0
+        return SECONDS_PER_SCENE + paths * SECONDS_PER_PATH
+
+
+def painted(scene: Mapping[str, Any], width: int, height: int, how: PictureSettings) -> bytes:
+    """The scene's picture, as a file."""
+    if how.renderer == "tracer":
+        return png_bytes(render(scene, width, height, samples=how.samples, denoise=how.denoised).image)
+    with TemporaryDirectory(prefix="heatproof-") as folder:
+        path = Path(folder, "picture.png")
+        blender_session(how.blender_assets).render(scene, width, height, how.samples, how.denoised, path)
+        return path.read_bytes()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A data set: where it lies, and who paints it."""
+
+    folder: Path
+    painter: Painter
+
+    def paths(self, index: int) -> dict[str, Path]:
+        """The files of a picture, in the order in which they are written."""
+        name = image_name(self.painter.scenes.split, index)
+        pictures = {kind: self.folder / kind / f"{name}.png" for kind in (OBJECTS, MASKS, IMAGES)}
+        return {SCENES: self.folder / SCENES / f"{name}.json"} | pictures
+
+    def lacking(self, index: int) -> Lacking | None:
         """What of picture `index` is not there, or not whole."""
-        kinds = (SCENES, OBJECTS, MASKS) if self.pictures is None else (SCENES, OBJECTS, MASKS, IMAGES)
+        wanted = (SCENES, OBJECTS, MASKS) if self.painter.pictures is None else (SCENES, OBJECTS, MASKS, IMAGES)
         paths = self.paths(index)
-        return [kind for kind in kinds if not is_whole(paths[kind])]
+        kinds = [kind for kind in wanted if not is_whole(paths[kind])]
+        return Lacking(index, kinds, None if SCENES in kinds else paths[SCENES].read_bytes()) if kinds else None
+
+    def write(self, index: int, made: Mapping[str, bytes]) -> None:
+        for kind, path in self.paths(index).items():
+            if kind in made:
+                write_whole(path, partial(Path.write_bytes, data=made[kind]))
 
 
 def is_whole(path: Path) -> bool:
@@ -100,36 +167,64 @@ def render_dataset(
     pictures: PictureSettings | None = None,
     *,
     mask_size: tuple[int, int] | None = None,
-    jobs: int | None = None,
+    how: Execution = AUTO,
     progress: Progress = silent,
 ) -> int:
     """Make what `folder` lacks of a data set of `num_images` pictures; how many pictures that were.
 
     `pictures=None` samples scenes and writes masks and ids, but no pictures. `mask_size` is the height and width of
-    masks and ids, by default the pictures'; it matters for ground truths, which grow when masks are resized. `jobs` is
-    the number of processes, by default one per core. A folder that holds a data set of other settings is refused and
-    left as it is.
+    masks and ids, by default the pictures'; it matters for ground truths, which grow when masks are resized. `how` says
+    where the work is done, which changes no byte. A folder that holds a data set of other settings is refused and left
+    as it is. A picture that cannot be made is an error once all others are.
     """
     require_whole("num-images", num_images, 1)
-    if jobs is not None:
-        require_whole("jobs", jobs, 1)
     scenes = scenes or SceneSettings()
-    plan = Plan(folder, scenes, pictures, mask_size or (scenes.height, scenes.width))
-    if pictures is not None and pictures.renderer == "blender":
-        blender_session(pictures.blender_assets)  # if there is no Blender, say so before anything is written
+    settled = pictures and pictures.settled
+    plan = Plan(folder, Painter(scenes, settled, mask_size or (scenes.height, scenes.width)))
+    if settled is not None and settled.renderer == "blender":
+        blender_session(settled.blender_assets)  # if there is no Blender, say so before anything is written
+        how = how.shipping(settled.blender_assets) if settled.blender_assets else how
     total = claim(plan, num_images)
-    todo = [index for index in range(num_images) if plan.missing(index)]
+    todo = [lacking for index in range(num_images) if (lacking := plan.lacking(index))]
     if todo:
         progress("tracer: compiled at first use", 0, 1)
-        warm_up(pictures=pictures is not None and pictures.renderer == "tracer")
+        warm_up(pictures=settled is not None and settled.renderer == "tracer")
         progress("tracer: compiled at first use", 1, 1)
-        run(plan, todo, jobs or usable_cores(), progress)
+        paint(plan, todo, how, progress)
     gather(plan, total)
     return len(todo)
 
 
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def paint(plan: Plan, todo: Sequence[Lacking], how: Execution, progress: Progress) -> None:
+    """Make what is lacking, wherever that is done, and write it here."""
+    what = "scenes" if plan.painter.pictures is None else "pictures"
+    failed: dict[str, str] = {}
+    done = 0
+    progress(what, done, len(todo))
+
+    def deliver(place: int, outcome: dict[str, bytes] | Failure) -> None:
+        nonlocal done
+        index = todo[place].index
+        if isinstance(outcome, Failure):
+            failed[image_name(plan.painter.scenes.split, index)] = outcome.message
+        else:
+            plan.write(index, outcome)
+        done += 1
+        progress(what, done, len(todo))
+
+    executor = how.executor(lambda: len(todo) * plan.painter.seconds)
+    executor.run(plan.painter, todo, deliver, lambda running: None)
+    if failed:
+        raise HeatproofError(
+            f"{len(failed):,} of {len(todo):,} {what} could not be made; the others are kept. "
+            f"The same command tries these once more:\n  " + "\n  ".join(reasons(failed))
+        )
+
+
+def reasons(failed: Mapping[str, str]) -> list[str]:
+    """Why pictures failed, each by its name, in order; no more than a few."""
+    said = [message if name in message else f"{name}: {message}" for name, message in sorted(failed.items())]
+    return said[:MOST_NAMED] + [f"and {len(said) - MOST_NAMED:,} more"] * (len(said) > MOST_NAMED)
 
 
 def claim(plan: Plan, num_images: int) -> int:
@@ -162,78 +257,19 @@ def claim(plan: Plan, num_images: int) -> int:
 
 def described(plan: Plan) -> dict[str, Any]:
     """What the files of a folder depend on. Empty: not decided yet, for there are no pictures."""
-    how = plan.pictures
+    scenes, how, (height, width) = plan.painter.scenes, plan.painter.pictures, plan.painter.mask_size
     return {
-        "seed": plan.scenes.seed,
-        "split": plan.scenes.split,
-        "size": f"{plan.scenes.width}x{plan.scenes.height}",
-        "mask_size": f"{plan.mask_size[1]}x{plan.mask_size[0]}",
-        "min_objects": plan.scenes.min_objects,
-        "max_objects": plan.scenes.max_objects,
+        "seed": scenes.seed,
+        "split": scenes.split,
+        "size": f"{scenes.width}x{scenes.height}",
+        "mask_size": f"{width}x{height}",
+        "min_objects": scenes.min_objects,
+        "max_objects": scenes.max_objects,
         "renderer": how and how.renderer,
         "samples": how and how.samples,
         "denoise": how and how.denoised,
-        "blender_assets": how and (str(how.blender_assets.resolve()) if how.blender_assets else "built in"),
+        "blender_assets": how and str(how.blender_assets or "built in"),
     }
-
-
-def run(plan: Plan, todo: Sequence[int], jobs: int, progress: Progress) -> None:
-    """Make the pictures `todo`, in this process or in several."""
-    task = "scenes" if plan.pictures is None else "pictures"
-    progress(task, 0, len(todo))
-    if min(jobs, len(todo)) == 1:
-        for done, index in enumerate(todo, 1):
-            make(plan, index)
-            progress(task, done, len(todo))
-        return
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), leave_interrupts_to_the_parent) as pool:
-        waiting: list[Future[None]] = [pool.submit(make, plan, index) for index in todo]
-        try:
-            for done, future in enumerate(as_completed(waiting), 1):
-                future.result()
-                progress(task, done, len(todo))
-        except BrokenProcessPool as problem:
-            raise HeatproofError(
-                "a rendering process ended unexpectedly, perhaps for want of memory. What is rendered is kept: "
-                "type the same command again, with a smaller --jobs."
-            ) from problem
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def make(plan: Plan, index: int) -> None:
-    """Write what is missing of one picture. A scene that is on disk is rendered as it is."""
-    missing, paths = plan.missing(index), plan.paths(index)
-    if SCENES in missing:
-        scene: Mapping[str, Any] = sample_scene(plan.scenes, index)
-        write_json(paths[SCENES], scene)
-    else:
-        scene = read_object(paths[SCENES])
-    if OBJECTS in missing or MASKS in missing:
-        height, width = plan.mask_size
-        seen = seen_objects(scene, width, height)
-        write_png(paths[OBJECTS], seen)
-        write_png(paths[MASKS], flat_colours(scene, seen))
-    if IMAGES in missing and plan.pictures is not None:
-        write_whole(paths[IMAGES], writer(plan, plan.pictures, scene))
-
-
-def writer(plan: Plan, how: PictureSettings, scene: Mapping[str, Any]) -> Callable[[Path], object]:
-    """A function that writes the scene's picture to the path it is given."""
-    width, height = plan.scenes.width, plan.scenes.height
-    if how.renderer == "blender":
-        session = blender_session(how.blender_assets)
-        return lambda path: session.render(scene, width, height, how.samples, how.denoised, path)
-    picture = render(scene, width, height, samples=how.samples, denoise=how.denoised)
-    return lambda path: save_png(path, picture.image)
 
 
 def flat_colours(scene: Mapping[str, Any], seen: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -248,7 +284,7 @@ def gather(plan: Plan, count: int) -> None:
     info = {
         "date": date.today().strftime("%m/%d/%Y"),
         "version": "1.0",
-        "split": plan.scenes.split,
+        "split": plan.painter.scenes.split,
         "license": "none claimed",
     }
     scenes = [read_object(path) for path in paths if path.exists()]
@@ -256,14 +292,16 @@ def gather(plan: Plan, count: int) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any], indent: int | None = None) -> None:
-    write_whole(path, lambda temporary: temporary.write_text(json.dumps(content, indent=indent), encoding="utf-8"))
+    write_whole(path, partial(Path.write_bytes, data=json_bytes(content, indent)))
 
 
-def write_png(path: Path, pixels: NDArray[np.uint8]) -> None:
-    write_whole(path, lambda temporary: save_png(temporary, pixels))
+def json_bytes(content: Mapping[str, Any], indent: int | None = None) -> bytes:
+    return json.dumps(content, indent=indent).encode()
 
 
-def save_png(path: Path, pixels: NDArray[np.uint8]) -> None:
+def png_bytes(pixels: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
-    Image.fromarray(pixels).save(path, format="PNG")
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, format="PNG")
+    return stream.getvalue()

@@ -1,0 +1,91 @@
+"""Progress for people: bars in a terminal, a line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from heatproof.progress import Progress, silent
+
+EVERY = 10.0
+"""Seconds between two lines."""
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
+
+
+@contextmanager
+def bars(quiet: bool = False) -> Iterator[Progress]:
+    """A function that shows how far a task is, on standard error."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet:
+        yield silent
+    elif console.is_terminal:
+        with moving_bars(console) as show:
+            yield show
+    else:
+        yield Lines(console)
+
+
+@contextmanager
+def moving_bars(console: Any) -> Iterator[Progress]:
+    """A bar per task, with the time it took and has left."""
+    from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            seconds = seconds_left(task.elapsed or 0.0, task.completed, task.total or 0.0)
+            return Text("" if task.finished else f"{clock(seconds)} left", style="progress.remaining")
+
+    columns = (TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), Left())
+    tasks: dict[str, TaskID] = {}
+    with RichProgress(*columns, TextColumn("[dim]{task.fields[detail]}"), console=console) as display:
+
+        def show(task: str, done: float, total: float) -> None:
+            name, _, detail = task.partition(": ")
+            if name not in tasks:
+                tasks[name] = display.add_task(name, total=total, detail=detail)
+            display.update(tasks[name], completed=done, total=total, detail=detail)
+
+        yield show
+
+
+class Lines:
+    """A line when a task has gone on for a while, and one at its end if there was one before."""
+
+    def __init__(self, console: Any) -> None:
+        self.console = console
+        self.began: dict[str, float] = {}
+        self.said: dict[str, float] = {}
+
+    def __call__(self, task: str, done: float, total: float) -> None:
+        name, _, detail = task.partition(": ")
+        now = time.monotonic()
+        began = self.began.setdefault(name, now)
+        ended = done >= total and name in self.said
+        if not ended and now - self.said.get(name, began) < EVERY:
+            return
+        self.said[name] = now
+        share = f"{done / total:.0%}" if total else "0%"
+        left = "" if ended else f", {clock(seconds_left(now - began, done, total))} left"
+        self.console.print(
+            f"{name}: {share}, {clock(now - began)}{left}{', ' + detail if detail else ''}", highlight=False
+        )
+        if ended:
+            del self.began[name], self.said[name]
+
+
+def seconds_left(elapsed: float, done: float, total: float) -> float | None:
+    """What is left takes as long for each part as what is done did; None where nothing is done yet."""
+    return elapsed * (total - done) / done if done > 0 else None
+
+
+def clock(seconds: float | None) -> str:
+    return "?" if seconds is None else str(timedelta(seconds=round(seconds)))

@@ -1,0 +1,83 @@
+"""Workers are forked from a process that has loaded the libraries once."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from executors.work import Asked
+from heatproof.executors.processes import Processes
+from heatproof.executors.set_up import FORKS, ONE_THREAD
+from heatproof.executors.threads import each, side_by_side
+
+pytestmark = pytest.mark.skipif(not FORKS, reason="workers are forked on Linux alone")
+
+SCRIPT = """
+import resource, sys
+from executors.work import Burner
+from heatproof.executors.processes import Processes
+print("script")
+Processes(1).run(Burner(), [0.5], lambda place, outcome: None, lambda running: None)
+"""
+
+
+def asked(*questions: str, jobs: int = 1) -> list[object]:
+    """What a worker answers."""
+    found: dict[int, object] = {}
+    Processes(jobs).run(Asked(), list(questions), found.__setitem__, lambda running: None)
+    return [found[place] for place in range(len(questions))]
+
+
+def test_the_process_that_workers_are_forked_from_has_one_thread():
+    """More could hold a lock when it is forked, which nobody would ever open again."""
+    from heatproof.executors.forked import TO_EXPLAIN, ForkedContext, server, start_server
+
+    start_server(TO_EXPLAIN)
+    (parent,) = asked("parent")
+    assert [parent] == server()
+    assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
+    assert ForkedContext().get_start_method() == "forkserver"
+
+
+def test_a_worker_has_its_parents_place_and_one_thread(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place, threads = asked("place", "threads")
+    assert place == str(tmp_path)
+    assert threads == ONE_THREAD
+
+
+def test_what_workers_took_counts_and_the_script_is_not_run_again():
+    """Reference: the system's own account of the process and of its children that it waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=Path(__file__).parents[1],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert said.split() == ["script"]
+    assert after.ru_utime - before.ru_utime > 0.5
+
+
+def test_threads_side_by_side_keep_the_order():
+    names = set()
+
+    def noted(item: int) -> int:
+        names.add(threading.current_thread().name)
+        barrier.wait()
+        return 2 * item
+
+    barrier = threading.Barrier(2, timeout=10)
+    with side_by_side(2):
+        assert each(noted, range(4)) == [0, 2, 4, 6]
+    assert len(names) == 2
+    assert each(lambda item: threading.current_thread(), [1]) == [threading.current_thread()]
