@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from executors.work import Fragile, Holder, Poison, Square
+from executors.work import Fragile, Holder, Interrupted, Poison, Square
 from heatproof.errors import HeatproofError
 from heatproof.executors import CannotSendError, Executor, Failure
 from heatproof.executors.choice import Execution
@@ -125,6 +125,18 @@ def start_and_interrupt() -> None:
 def test_an_interrupt_while_workers_start_is_heard_by_their_parent_alone():
     with pytest.raises(KeyboardInterrupt):
         start_and_interrupt()
+
+
+def test_workers_leave_interrupts_to_their_parent():
+    """Reference: the signal itself. Workers of a fresh process, where Python starts its tracker of resources too."""
+    code = (
+        "from executors.test_executors import *; from heatproof.executors.set_up import FORKS;"
+        "assert outcomes(Processes(2), Interrupted(), [1, 2, 3]) == dict.fromkeys(range(3), FORKS)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 SCRIPT = """

@@ -115,6 +115,16 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Interrupted:
+    """Gets a Ctrl-C, and says whether its process could ever have heard one, from its start on."""
+
+    def compute(self, task: int) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@dataclass(frozen=True)
 class Burner:
     """Takes so many CPU seconds."""
 

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import ModuleType
 from typing import Any
@@ -56,6 +56,7 @@ def forked_context() -> ForkedContext:
 def start_server(modules: Sequence[str]) -> None:
     """Let a process load these modules, for workers to be forked from; nothing if there is one already."""
     ForkedContext().set_forkserver_preload(list(modules))
+    resource_tracker.ensure_running()  # before Python itself would: where it starts, it lets interrupts through again
     with environment(ONE_THREAD), interrupts_held():
         forkserver.ensure_running()
     atexit.unregister(stop_server)

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -50,8 +51,9 @@ def worker_number() -> int:
 
 
 def set_up_worker(parent: int, folder: Path) -> None:
-    """What a worker process does first: it is to end when its parent does, and takes a number."""
+    """What a worker process does first: it leaves Ctrl-C to its parent, ends when that does, and takes a number."""
     global _number
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_memory()
     _number = next(number for number in itertools.count() if taken(folder / f"worker-{number}"))
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
