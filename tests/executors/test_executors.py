@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from executors.work import Fragile, Holder, Interrupted, Poison, Square
+from executors.work import Fragile, Holder, Poison, Square
 from heatproof.errors import HeatproofError
 from heatproof.executors import CannotSendError, Executor, Failure
 from heatproof.executors.choice import Execution
@@ -130,7 +130,8 @@ def test_an_interrupt_while_workers_start_is_heard_by_their_parent_alone():
 def test_workers_leave_interrupts_to_their_parent():
     """Reference: the signal itself. Workers of a fresh process, where Python starts its tracker of resources too."""
     code = (
-        "from executors.test_executors import *; from heatproof.executors.set_up import FORKS;"
+        "from executors.test_executors import Processes, outcomes; from executors.work import Interrupted;"
+        "from heatproof.executors.set_up import FORKS;"
         "assert outcomes(Processes(2), Interrupted(), [1, 2, 3]) == dict.fromkeys(range(3), FORKS)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path])}

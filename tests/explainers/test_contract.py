@@ -273,7 +273,7 @@ class Failing(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         maps = self.features(inputs)
-        self.calls += 1
+        self.calls += len(inputs) > 2  # fewer are asked about to see what a row costs, and whether cases are kept apart
         if self.calls == self.fails_at:
             raise RuntimeError("the model failed")
         logits: Tensor = self.head(maps)

@@ -174,9 +174,9 @@ def test_norms_over_each_case_are_linear_maps_with_a_constant_deviation(kind: st
             torch.testing.assert_close(found[case].flatten()[here], expected, rtol=1e-7, atol=1e-9)
 
 
-def test_a_batch_norm_without_running_statistics_takes_those_of_the_batch() -> None:
-    """Reference: the same layer with the batch's statistics as its running ones."""
-    inputs = weights(3, 3, 6, 6)
+def test_a_batch_norm_without_running_statistics_takes_those_of_the_case() -> None:
+    """Reference: the same layer with the case's statistics as its running ones."""
+    inputs = weights(1, 3, 6, 6)
     conv = nn.Conv2d(3, 4, 3).double()
     bare, full = nn.BatchNorm2d(4, track_running_stats=False).double(), nn.BatchNorm2d(4).double()
     maps = conv(inputs).detach()
@@ -259,6 +259,58 @@ def test_what_is_lost_is_reported() -> None:
     score = model(inputs)[:, 1].detach()
     expected = torch.cat([score - relevance.flatten(1).sum(1), 1 - chance.flatten(1).sum(1)])
     torch.testing.assert_close(found["lost"], expected)
+
+
+class Constant(nn.Module):
+    """Two dense layers with biases; the second reads a constant too."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = functional.relu(functional.linear(inputs.flatten(1), weights(5, 6), weights(5, seed=1)))
+        beside = torch.cat([hidden, torch.ones_like(hidden[:, :1])], 1)
+        return functional.linear(beside, weights(CLASSES, 6, seed=2), weights(CLASSES, seed=3))
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_what_biases_stabilisers_and_constants_take(biases: bool) -> None:
+    """Reference: the epsilon rule in loops, over a stabiliser that is large enough to be seen."""
+    epsilon, inputs, model = 0.05, weights(3, 1, 6, seed=4), Constant()
+    with accounts() as found:
+        explained(model, inputs, composite="epsilon", epsilon=epsilon, biases=biases)
+    first, second = weights(5, 6), weights(CLASSES, 6, seed=2)[1]
+    own = [weights(5, seed=1), weights(CLASSES, seed=3)[1]]
+    for case in range(3):
+        x = inputs[case, 0]
+        z = [float(first[j] @ x + own[0][j]) for j in range(5)]
+        hidden = [*(max(value, 0.0) for value in z), 1.0]
+        score = sum(float(second[j]) * hidden[j] for j in range(6)) + float(own[1])
+        taken = {"biases": 0.0, "stabilisers": 0.0, "constants": 0.0}
+
+        def share(relevance: float, z: float, bias: float, taken: dict[str, float] = taken) -> float:
+            """What goes on per unit of contribution."""
+            z = z if biases else z - bias
+            sign = -1 if z < 0 else 1
+            s = relevance / (z + sign * epsilon)
+            taken["biases"] += s * bias if biases else 0
+            taken["stabilisers"] += s * sign * epsilon
+            return s
+
+        s = share(score, score, float(own[1]))
+        taken["constants"] += s * float(second[5])
+        for j in range(5):
+            share(s * float(second[j]) * hidden[j], z[j], float(own[0][j]))
+        assert found["biases"][case].item() == pytest.approx(taken["biases"], abs=1e-9)
+        assert found["stabilisers"][case].item() == pytest.approx(taken["stabilisers"], abs=1e-9)
+        assert found["lost"][case].item() == pytest.approx(sum(taken.values()), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "method", ["lrp", "lrp:composite=z_plus", "lrp:composite=gamma", "lrp:composite=focus", "excitation_backprop"]
+)
+def test_where_there_are_no_constants_biases_and_stabilisers_take_all_that_is_lost(method: str) -> None:
+    """Reference: the score less the sum of the map."""
+    with accounts() as found:
+        explained(Signed(), weights(4, 3, 8, 8), method)
+    torch.testing.assert_close(found["biases"] + found["stabilisers"], found["lost"], rtol=1e-6, atol=1e-9)
 
 
 class Mixed(nn.Module):

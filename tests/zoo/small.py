@@ -57,7 +57,9 @@ IN_PLACE = [
 ]
 
 UNSEEN = dict.fromkeys(("guided", "LRP", "deep_lift"), "a function with a backward pass of its own")
-MINGLED = dict.fromkeys(("gradients", "masks", "LRP", "perturbation"), "its cases influence each other")
+MINGLED = dict.fromkeys(
+    ("gradients", "guided", "CAMs", "masks", "LRP", "deep_lift", "perturbation"), "its cases influence each other"
+)
 HARD = [
     Network(
         "swish with its own backward pass",
@@ -97,7 +99,7 @@ HARD = [
         lambda: toys.Normed(nn.BatchNorm2d(8, track_running_stats=False)),
         (3, 16, 16),
         Layer("dense", "last", then=F.relu, head=flat_head),
-        refuses={"deep_lift": "its cases influence each other"},
-        not_run=MINGLED,
+        refuses=MINGLED,
+        not_run={"one output": "it has more", "a sum recovered": "its score is none"},
     ),
 ]

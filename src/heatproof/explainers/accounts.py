@@ -50,6 +50,11 @@ def accounts() -> Iterator[Accounts]:
         LISTENER.reset(token)
 
 
+def listening() -> bool:
+    """Whether anybody does."""
+    return LISTENER.get() is not None
+
+
 def report(name: str, values: Callable[[], torch.Tensor]) -> None:
     """Says `values()`, one per case; they are not even computed where nobody listens."""
     listener = LISTENER.get()

@@ -77,6 +77,14 @@ class Explainer(ABC):
 
         return weights_kept(model, self.label)
 
+    def cases_apart(self, model: torch.nn.Module, batch: Batch) -> AbstractContextManager[None]:
+        """While a model is asked, it must not mix the cases of a batch; who asks none need not look."""
+        if self.family in ("floor", "ceiling"):
+            return nullcontext()
+        from heatproof.explainers.apart import cases_kept_apart
+
+        return cases_kept_apart(model, batch, self.label)
+
     def __call__(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         """Explain a batch, in halves where memory runs out; the model is left as it was, also when this raises."""
         model = hookable(model)
@@ -103,6 +111,7 @@ class Explainer(ABC):
             memory_error_noted(raises=len(batch) == 1) as ran_out,
             gradients_possible(batch) as cases,
             untouched(model, freeze=self.freezes),
+            self.cases_apart(model, cases),
             self.weights_watched(model),
         ):
             found = explain(cases)

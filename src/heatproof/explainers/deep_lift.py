@@ -121,11 +121,6 @@ def what_is_left(
     missed = left_over.abs() > allowed
     if not missed.any():
         return left_over
-    if len(batch) > 1 and left_over.sum().abs() < 0.01 * left_over.abs().sum() and not rescale.doubtful:
-        raise HeatproofError(
-            "deep_lift: the cases of a batch influence each other in this model (a batch norm without running"
-            " statistics?), so what a case is due cannot be told from the others; explain one case at a time."
-        )
     worst = int((left_over.abs() * missed).argmax())
     doubtful = ", ".join(list(rescale.doubtful)[:5]) or "none that could be watched"
     raise HeatproofError(

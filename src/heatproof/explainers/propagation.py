@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
@@ -29,6 +29,9 @@ from heatproof.explainers.rules import (
 from heatproof.lazy import torch
 from heatproof.registry import Registry
 from heatproof.seeds import CaseRandom
+
+if TYPE_CHECKING:
+    from heatproof.explainers.relevance_graph import Losses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +115,8 @@ class Lrp(ScoreExplainer):
         return 2
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        def explained(outputs: torch.Tensor) -> torch.Tensor:
-            return quantity_of(outputs, batch.target, self.quantity)
+        def explained(outputs: torch.Tensor, cases: Batch) -> torch.Tensor:
+            return quantity_of(outputs, cases.target, self.quantity)
 
         return propagate(self.name, model, batch, self.made_composite(), explained)
 
@@ -223,7 +226,7 @@ class ExcitationBackprop(ScoreExplainer):
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         composite = positive_parts(self.biases, self.epsilon)
-        return propagate(self.name, model, batch, composite, lambda outputs: torch.ones_like(outputs[:, 0]))
+        return propagate(self.name, model, batch, composite, lambda outputs, _: torch.ones_like(outputs[:, 0]))
 
 
 def whole_precision(device: str) -> AbstractContextManager[Any]:
@@ -236,25 +239,46 @@ def propagate(
     model: torch.nn.Module,
     batch: Batch,
     composite: Composite,
-    start: Callable[[torch.Tensor], torch.Tensor],
+    start: Callable[[torch.Tensor, Batch], torch.Tensor],
 ) -> torch.Tensor:
-    """Relevance of the inputs when the target's logit has `start(outputs)` (B,) and all others none."""
-    from torch.utils.checkpoint import CheckpointError
-
-    from heatproof.explainers.accounts import report
-    from heatproof.explainers.autograd_graph import pulled_back
+    """Relevance of the inputs when the target's logit has `start(outputs, batch)` (B,) and all others none."""
+    from heatproof.explainers.accounts import listening, report
     from heatproof.explainers.compiled import require_functions
-    from heatproof.explainers.relevance_graph import RelevanceGraph
-    from heatproof.explainers.same_network import require_same_network
+    from heatproof.explainers.relevance_graph import Losses
 
     require_functions(model, name)
+    begun, relevance = go_back(name, model, batch, composite, start)
+    report("lost", lambda: begun - relevance.flatten(1).sum(1))
+    if listening():  # in a pass for each case alone: nodes do not know whose relevance they lose
+        each = [Losses() for _ in batch.ids]
+        for place, losses in enumerate(each):
+            go_back(name, model, batch[place : place + 1], composite, start, losses)
+        report("biases", lambda: begun.new_tensor([losses.biases for losses in each]))
+        report("stabilisers", lambda: begun.new_tensor([losses.in_all - losses.biases for losses in each]))
+    return relevance
+
+
+def go_back(
+    name: str,
+    model: torch.nn.Module,
+    batch: Batch,
+    composite: Composite,
+    start: Callable[[torch.Tensor, Batch], torch.Tensor],
+    losses: Losses | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where relevance begins (B,), and what of it arrives at the inputs."""
+    from torch.utils.checkpoint import CheckpointError
+
+    from heatproof.explainers.autograd_graph import pulled_back
+    from heatproof.explainers.relevance_graph import RelevanceGraph
+    from heatproof.explainers.same_network import require_same_network
 
     def run() -> torch.Tensor:
         outputs: torch.Tensor = model(inputs, *batch.context)
         return outputs
 
     def graph(copies: bool = False) -> RelevanceGraph:
-        return RelevanceGraph(name, model, composite, inputs, copies)
+        return RelevanceGraph(name, model, composite, inputs, copies, losses)
 
     with torch.enable_grad():
         inputs = batch.inputs.detach().requires_grad_()
@@ -266,11 +290,9 @@ def propagate(
                 break
         watched.require_followed(logit)
         require_same_network(model, name, outputs, run, graph)
-    begun = start(outputs.detach())
+    begun = start(outputs.detach(), batch)
     try:
         with whole_precision(inputs.device.type):
-            relevance = pulled_back(logit, inputs, begun)
+            return begun, pulled_back(logit, inputs, begun)
     except CheckpointError as error:
         raise HeatproofError(f"{name} cannot see into checkpoints that run again; switch them off.") from error
-    report("lost", lambda: begun - relevance.flatten(1).sum(1))
-    return relevance

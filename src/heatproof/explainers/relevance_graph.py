@@ -107,6 +107,26 @@ def redistributed(value: Tensor, back: Back, *inputs: Tensor) -> Tensor:
     return result
 
 
+@dataclass
+class Losses:
+    """Relevance that did not go on at nodes of the graph: what biases kept, and what was lost there in all."""
+
+    biases: float = 0.0
+    in_all: float = 0.0
+
+    def noted(self, back: Back, rule: Rule | None = None, linear: LinearMap | None = None) -> Back:
+        """The same way back; what is lost on it, and how much of that to the biases of this map, is added up."""
+
+        def way(relevance: Tensor) -> Sequence[Tensor]:
+            found = back(relevance)
+            self.in_all += float(relevance.sum()) - sum(float(given.sum()) for given in found)
+            if rule is not None and linear is not None:
+                self.biases += float(rule.taken_by_biases(linear, relevance))
+            return found
+
+        return way
+
+
 @dataclass(frozen=True, eq=False)
 class Tied:
     """A linear map in the graph, its rule, and whom its relevance goes to."""
@@ -120,11 +140,17 @@ class RelevanceGraph(Watching):
     """Inside this context, backward passes carry relevance.
 
     Inputs of maps and sums are kept as they are, without a copy. Where the model changes one of them in place later,
-    `changed` says so, and it has to run again with `copies`.
+    `changed` says so, and it has to run again with `copies`. Whoever gives `losses` finds there what a pass back lost.
     """
 
     def __init__(
-        self, explainer: str, model: nn.Module, composite: Composite, inputs: Tensor, copies: bool = False
+        self,
+        explainer: str,
+        model: nn.Module,
+        composite: Composite,
+        inputs: Tensor,
+        copies: bool = False,
+        losses: Losses | None = None,
     ) -> None:
         super().__init__()
         self.explainer = explainer
@@ -132,6 +158,7 @@ class RelevanceGraph(Watching):
         self.composite = composite
         self.inputs = inputs
         self.copies = copies
+        self.losses = losses
         self.sharing = Sharing(composite.positive_sums, composite.stabiliser)
         self.maps = 0
         self.tied: dict[Node | None, Tied] = {}
@@ -215,9 +242,18 @@ class RelevanceGraph(Watching):
         return self.tie(value, linear, rule, source)
 
     def tie(self, value: Tensor, linear: LinearMap, rule: Rule, source: Tensor) -> Tensor:
-        output = redistributed(value, lambda relevance: (redistribute_rows(rule, linear, relevance),), source)
+        output = self.node(
+            value, lambda relevance: (redistribute_rows(rule, linear, relevance),), source, rule=rule, linear=linear
+        )
         self.tied[output.grad_fn] = Tied(linear, rule, source)
         return output
+
+    def node(
+        self, value: Tensor, back: Back, *inputs: Tensor, rule: Rule | None = None, linear: LinearMap | None = None
+    ) -> Tensor:
+        """`value` as a node of the graph, which may lose relevance on its way back."""
+        way = back if self.losses is None else self.losses.noted(back, rule, linear)
+        return redistributed(value, way, *inputs)
 
     def map_behind(self, tensor: Tensor) -> Tied | None:
         """The dense layer or convolution that made this tensor, if one did."""
@@ -232,7 +268,7 @@ class RelevanceGraph(Watching):
             self.refuse(call)
         if norm.groups is not None:
             x = centred(source.detach(), norm.groups)
-            source = redistributed(x, share_centring(self.keep(source), norm.groups, self.sharing), source)
+            source = self.node(x, share_centring(self.keep(source), norm.groups, self.sharing), source)
         elif self.composite.merge_norms and (tied := self.map_behind(source)):
             linear = tied.linear
             if linear.channels_out is not None:
@@ -241,7 +277,9 @@ class RelevanceGraph(Watching):
                 return self.tie(value, replace(linear, weight=weight, bias=bias), tied.rule, tied.source)
         alone = LinearMap(self.keep(source), norm.scale, norm.shift, torch.mul, "norm")
         rule = self.composite.rule(-1, "norm")
-        output = redistributed(value, lambda relevance: (rule.redistribute(alone, relevance),), source)
+        output = self.node(
+            value, lambda relevance: (rule.redistribute(alone, relevance),), source, rule=rule, linear=alone
+        )
         if self.composite.merge_norms and norm.groups is None:
             self.tied[output.grad_fn] = Tied(alone, rule, source)
         return output
@@ -268,7 +306,7 @@ class RelevanceGraph(Watching):
         added = [self.turned(part, factor) for part, factor in terms(call)]
         kept = [(self.keep(part), factor) for part, factor in added]
         addition = replace(call, func=getattr(torch, call.name))  # never in place, which would change what is kept
-        return redistributed(plain(addition), share_addition(kept, self.sharing), *[part for part, _ in added])
+        return self.node(plain(addition), share_addition(kept, self.sharing), *[part for part, _ in added])
 
     def turned(self, part: Tensor, factor: Any) -> tuple[Tensor, Any]:
         """A linear map that is subtracted, as its negative that is added."""
@@ -285,7 +323,7 @@ class RelevanceGraph(Watching):
             result: Tensor = call.with_tensors(lambda tensor: inputs if tensor is carrier else tensor).value()
             return result
 
-        return redistributed(plain(call), share_average(self.keep(carrier), average, self.sharing), carrier)
+        return self.node(plain(call), share_average(self.keep(carrier), average, self.sharing), carrier)
 
     def require_followed(self, outputs: Tensor) -> None:
         """An error that names a step of the pass that was not seen, and so has no rule."""

@@ -71,6 +71,18 @@ def biased(z: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     return z if bias is None else z + bias
 
 
+@dataclass(frozen=True, eq=False)
+class Share:
+    """Parts that relevance goes back to with factors s, and the bias that takes s times its value."""
+
+    parts: list[Part]
+    s: torch.Tensor
+    bias: torch.Tensor | None = None
+
+    def back(self) -> torch.Tensor:
+        return total([part.back(self.s) for part in self.parts])
+
+
 def positive(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return None if tensor is None else tensor.clamp(min=0)
 
@@ -84,8 +96,19 @@ class Rule:
 
     biases: bool = True
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
+        """What the relevance of the outputs is divided into; the inputs get the sum of it."""
         raise NotImplementedError
+
+    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        """The relevance of the inputs."""
+        shares = self.shares(linear, relevance)
+        return total([share.back() for share in shares]) if shares else torch.zeros_like(linear.x)
+
+    def taken_by_biases(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+        """What of the relevance of all outputs together the biases keep."""
+        taken = [(share.s * share.bias).sum() for share in self.shares(linear, relevance) if share.bias is not None]
+        return total([relevance.new_zeros(()), *taken])
 
     def bias_of(self, linear: LinearMap) -> torch.Tensor | None:
         return linear.bias if self.biases else None
@@ -97,10 +120,9 @@ class Epsilon(Rule):
 
     epsilon: float = STABILISER
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
-        part = Part(linear, linear.x, linear.weight)
-        z = biased(part.z, self.bias_of(linear))
-        return part.back(relevance / stable(z, self.epsilon))
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
+        part, bias = Part(linear, linear.x, linear.weight), self.bias_of(linear)
+        return [Share([part], relevance / stable(biased(part.z, bias), self.epsilon), bias)]
 
 
 @dataclass(frozen=True)
@@ -111,23 +133,23 @@ class RelativeEpsilon(Rule):
 
     share: float = 0.25
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
-        part = Part(linear, linear.x, linear.weight)
-        z = biased(part.z, self.bias_of(linear))
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
+        part, bias = Part(linear, linear.x, linear.weight), self.bias_of(linear)
+        z = biased(part.z, bias)
         size = z.square().reshape(len(z), -1).mean(1).sqrt().view(-1, *[1] * (z.ndim - 1))
-        return part.back(relevance / away_from_zero(z + self.share * size))
+        return [Share([part], relevance / away_from_zero(z + self.share * size), bias)]
 
 
 @dataclass(frozen=True)
 class SameSignBias(Rule):
     """x_i w_i / (x_i w_i + b_i), the bias only where it has the sign of x_i w_i (the Focus paper's batch norm)."""
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
-        part = Part(linear, linear.x, linear.weight)
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
+        part, bias = Part(linear, linear.x, linear.weight), linear.bias
         z = part.z + 1e-9
-        if linear.bias is not None:
-            z = z + torch.where(linear.bias * z > 0, linear.bias, torch.zeros_like(z))
-        return part.back(relevance / away_from_zero(z))
+        if bias is not None:
+            bias = torch.where(bias * z > 0, bias, torch.zeros_like(z))
+        return [Share([part], relevance / away_from_zero(biased(z, bias)), bias)]
 
 
 @dataclass(frozen=True)
@@ -136,13 +158,12 @@ class ZPlus(Rule):
 
     stabiliser: float = STABILISER
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
         parts = [Part(linear, linear.x.clamp(min=0), linear.weight.clamp(min=0))]
         if bool((linear.x < 0).any()):  # behind a ReLU, half of the work is not needed
             parts.append(Part(linear, linear.x.clamp(max=0), linear.weight.clamp(max=0)))
-        z = biased(sum_of(parts), positive(self.bias_of(linear)))
-        s = relevance / stable(z, self.stabiliser)
-        return total([part.back(s) for part in parts])
+        bias = positive(self.bias_of(linear))
+        return [Share(parts, relevance / stable(biased(sum_of(parts), bias), self.stabiliser), bias)]
 
 
 @dataclass(frozen=True)
@@ -152,22 +173,21 @@ class Gamma(Rule):
     gamma: float = 0.25
     stabiliser: float = STABILISER
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
-        x, weight, bias = linear.x, linear.weight, self.bias_of(linear)
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
+        x, weight = linear.x, linear.weight
         outputs = biased(linear.apply(x, weight), linear.bias)
-        results = []
+        found = []
         for sign, side in ((1, outputs > 0), (-1, outputs < 0)):
             share = torch.where(side, relevance, torch.zeros_like(relevance))
             if not bool(share.any()):
                 continue
-            favoured = self.favour(weight, sign)
-            parts = [Part(linear, x.clamp(min=0), favoured)]
+            parts = [Part(linear, x.clamp(min=0), self.favour(weight, sign))]
             if bool((x < 0).any()):
                 parts.append(Part(linear, x.clamp(max=0), self.favour(weight, -sign)))
-            z = biased(sum_of(parts), None if bias is None else self.favour(bias, sign))
-            s = share / stable(z, self.stabiliser)
-            results += [part.back(s) for part in parts]
-        return total(results) if results else torch.zeros_like(x)
+            bias = self.bias_of(linear)
+            bias = None if bias is None else self.favour(bias, sign)
+            found.append(Share(parts, share / stable(biased(sum_of(parts), bias), self.stabiliser), bias))
+        return found
 
     def favour(self, tensor: torch.Tensor, sign: int) -> torch.Tensor:
         side = tensor.clamp(min=0) if sign > 0 else tensor.clamp(max=0)
@@ -178,18 +198,18 @@ class Gamma(Rule):
 class Flat(Rule):
     """Every input of an output gets the same."""
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
         part = Part(linear, torch.ones_like(linear.x), torch.ones_like(linear.weight))
-        return part.back(relevance / stable(part.z))
+        return [Share([part], relevance / stable(part.z))]
 
 
 @dataclass(frozen=True)
 class WSquare(Rule):
     """w_ij^2 / sum_i w_ij^2, for inputs of no particular range."""
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
         part = Part(linear, torch.ones_like(linear.x), linear.weight.square())
-        return part.back(relevance / stable(part.z))
+        return [Share([part], relevance / stable(part.z))]
 
 
 @dataclass(frozen=True)
@@ -204,7 +224,7 @@ class Box(Rule):
     low: float | None = None
     high: float | None = None
 
-    def redistribute(self, linear: LinearMap, relevance: torch.Tensor) -> torch.Tensor:
+    def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
         x, weight = linear.x, linear.weight
         column = (-1, *[1] * (x.ndim - 1))
         values = x.reshape(len(x), -1)
@@ -214,7 +234,7 @@ class Box(Rule):
         floor = Part(linear, low.expand_as(x), weight.clamp(min=0))
         roof = Part(linear, high.expand_as(x), weight.clamp(max=0))
         s = relevance / stable(inside.z - floor.z - roof.z)
-        return inside.back(s) - floor.back(s) - roof.back(s)
+        return [Share([inside], s), Share([floor], -s), Share([roof], -s)]
 
 
 def sum_of(parts: list[Part]) -> torch.Tensor:

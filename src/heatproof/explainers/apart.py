@@ -1,0 +1,70 @@
+"""Whether the cases of a batch leave each other alone: only then has each a map of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from heatproof.cases import Batch
+from heatproof.errors import HeatproofError
+from heatproof.explainers.guards import own_copies
+from heatproof.explainers.same_network import Noting, being_checked, same, tolerance
+
+MIXES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+"""The networks that were looked at, and whether their cases influence each other."""
+
+
+@contextmanager
+def cases_kept_apart(model: nn.Module, batch: Batch, method: str) -> Iterator[None]:
+    """In here a network whose cases influence each other takes one row at a time only; more are an error."""
+    if model not in MIXES:
+        MIXES[model] = mixes(model, batch)
+    if not MIXES[model]:
+        yield
+        return
+
+    def require_one_row(_model: nn.Module, given: tuple[Any, ...]) -> None:
+        if isinstance(given[0], Tensor) and len(given[0]) > 1:
+            raise HeatproofError(
+                f"{method}: the cases of a batch influence each other in this model (a batch norm without running"
+                " statistics?), so that no case has a map of its own. Explain one case at a time (--batch-size 1) by a"
+                " method that asks about nothing else in the same pass (gradient, lrp, grad_cam ...), or give the"
+                " norms statistics."
+            )
+
+    handle = model.register_forward_pre_hook(require_one_row)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@being_checked()
+def mixes(model: nn.Module, batch: Batch) -> bool:
+    """Whether the outputs of the first case change by more than rounding if another one goes along."""
+    first = batch[:1]
+    other = batch[1:2].inputs if len(batch) > 1 else 1 - first.inputs
+    both = torch.cat([first.inputs, other])
+    context = tuple(torch.cat([tensor, tensor]) for tensor in first.context)
+
+    def ask(inputs: Tensor, context: tuple[Tensor, ...]) -> Tensor:
+        outputs: Tensor = model.forward(*own_copies((inputs, *context)))  # hooks need not know
+        return outputs.detach()[:1]
+
+    try:
+        alone, beside = ask(first.inputs, first.context), ask(both, context)
+        if same(beside, alone, alone.dtype):
+            return False
+        again = ask(first.inputs, first.context)
+        with torch.enable_grad(), Noting(model) as noted:
+            ask(first.inputs.detach().requires_grad_(), first.context)
+    except Exception:
+        return False  # it takes no other rows, or gives no logits: the method itself finds out, and says so
+    # What draws random numbers differs from itself; half precision inside is coarser than the outputs' type says.
+    coarsest = max(noted.types, key=tolerance, default=alone.dtype)
+    return same(again, alone, alone.dtype) and not same(beside, alone, coarsest)
