@@ -87,7 +87,7 @@ COMPOSITES: dict[str, tuple[dict[str, object], Callable[[ModuleType], object]]] 
     "epsilon": (
         {"epsilon": 0.01},
         lambda z: z.composites.LayerMapComposite(
-            [*z.composites.layer_map_base(), (z.types.Linear, z.rules.Epsilon(epsilon=0.01))]
+            [*z.composites.layer_map_base(0.01), (z.types.Linear, z.rules.Epsilon(epsilon=0.01))]
         ),
     ),
     "z_plus": (

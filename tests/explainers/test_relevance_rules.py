@@ -250,6 +250,22 @@ def test_epsilon_stabilises_sums_and_averages_too() -> None:
     torch.testing.assert_close(small, torch.ones_like(small), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 0.5])
+def test_sums_and_averages_have_the_epsilon_rule(epsilon: float) -> None:
+    """Reference: the rule written out for a mean of two branches, x / (z + epsilon) at each."""
+
+    class Mean(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return torch.stack([inputs.flatten(1).mean(1), (inputs[:, 0, :2] + inputs[:, 0, 2:]).sum(1)], 1)
+
+    inputs = weights(3, 1, 4).abs()
+    found = explained(Mean(), inputs, composite="epsilon", epsilon=epsilon)[:, 0]
+    pairs = inputs[:, 0, :2] + inputs[:, 0, 2:]
+    score = pairs.sum(1, keepdim=True)
+    share = pairs * (score / (score + epsilon)) / (pairs + epsilon)
+    torch.testing.assert_close(found, inputs[:, 0] * torch.cat([share, share], 1), rtol=1e-9, atol=1e-12)
+
+
 def test_what_is_lost_is_reported() -> None:
     """Reference: the score less the sum of the map."""
     model, inputs = Signed(), weights(4, 3, 8, 8)

@@ -140,14 +140,14 @@ INPUT_RULES: dict[str, Callable[[Lrp], Rule]] = {
 
 
 def stabiliser(lrp: Lrp) -> float:
-    """What z_plus, gamma, sums and averages add to their denominators: `epsilon`, but no more than usual."""
+    """What z_plus and gamma add to their denominators: `epsilon`, but no more than usual."""
     return min(lrp.epsilon, STABILISER)
 
 
 def everywhere(lrp: Lrp, rule: Rule) -> Composite:
-    """One rule for dense layers and convolutions."""
+    """One rule for dense layers and convolutions; the epsilon rule for norms, sums and averages."""
     norm = Epsilon(lrp.biases, lrp.epsilon)
-    return Composite(dense=rule, conv=rule, norm=norm, stabiliser=stabiliser(lrp))
+    return Composite(dense=rule, conv=rule, norm=norm, stabiliser=lrp.epsilon)
 
 
 def positive_parts(biases: bool, stabiliser: float = STABILISER) -> Composite:
