@@ -16,6 +16,7 @@ from heatproof.devices import (
     Precision,
     choose_device,
     computing_on,
+    device_name,
     device_of,
     placed,
     require_precision,
@@ -385,7 +386,7 @@ def load_run(folder: Path | str) -> Run:
 
 def require_place(device: str, precision: str) -> None:
     """Device and precision must be known, and the device there."""
-    choose_device(device)
+    device_name(device)
     require_precision(precision)
 
 

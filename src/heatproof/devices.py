@@ -38,13 +38,17 @@ _computing_on: ContextVar[str] = ContextVar("computing_on", default="cpu")
 
 def choose_device(name: str | torch.device) -> torch.device:
     """The device of that name: cpu, cuda (the first), cuda:1, mps; auto is the first GPU, or else the CPU."""
-    name = str(name)
+    return torch.device(device_name(str(name)))
+
+
+def device_name(name: str) -> str:
+    """The name of that device with its number, once it is seen to be there; for the CPU torch need not be loaded."""
     if name == "cpu":
-        return torch.device(name)
+        return name
     kind, colon, number = name.partition(":")
     counts = {known: count for known, ask in DEVICES.items() if (count := ask())}
     if name == "auto":
-        return torch.device(next(iter(counts)), 0) if counts else torch.device("cpu")
+        return f"{next(iter(counts))}:0" if counts else "cpu"
     here = ", ".join(["cpu", *(f"{known}:{place}" for known, count in counts.items() for place in range(count))])
     if kind not in DEVICES or (colon and not number.isdecimal()):
         raise HeatproofError(
@@ -56,23 +60,22 @@ def choose_device(name: str | torch.device) -> torch.device:
             f"there is no device {name!r}: torch {torch.__version__} sees {here}. Choose one of these, or auto; or"
             f" install a torch that is built for {kind} on a machine that has it."
         )
-    return torch.device(kind, int(number or 0))
+    return f"{kind}:{int(number or 0)}"
 
 
 def device_for_worker(name: str, index: int) -> str:
     """The device of one of several workers: those of a kind in turn, unless one is named by its number."""
-    device = choose_device(name)
-    if device.type == "cpu" or ":" in name:
-        return str(device)
-    return f"{device.type}:{index % DEVICES[device.type]()}"
+    chosen = device_name(name)
+    kind = chosen.partition(":")[0]
+    return chosen if kind == "cpu" or ":" in name else f"{kind}:{index % DEVICES[kind]()}"
 
 
 def workers_for(name: str) -> int | None:
     """How many workers a device serves: one for each GPU; None for the CPU, whose cores say so."""
-    device = choose_device(name)
-    if device.type == "cpu":
+    kind = device_name(name).partition(":")[0]
+    if kind == "cpu":
         return None
-    return 1 if ":" in name else DEVICES[device.type]()
+    return 1 if ":" in name else DEVICES[kind]()
 
 
 def require_precision(name: str) -> None:

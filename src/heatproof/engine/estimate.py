@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from heatproof.engine.plan import Task
 from heatproof.engine.sources import Explaining, Source
+from heatproof.executors.set_up import one_thread
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import torch
 
@@ -38,7 +39,7 @@ def seconds_per_pass(source: Explaining, model: str) -> float:
     for rows, enough in ((1, 50 * ENOUGH), (1, ENOUGH), (64, 0.0)):
         context = [tensor.expand(rows, *tensor.shape[1:]) for tensor in batch.context]
         start = time.perf_counter()
-        with torch.no_grad(), untouched(network):
+        with one_thread(), torch.no_grad(), untouched(network):
             network(batch.inputs.expand(rows, *batch.inputs.shape[1:]), *context)
         seconds = (time.perf_counter() - start) / rows
         if seconds * rows > enough:
