@@ -83,14 +83,16 @@ def test_means_are_the_leaderboards_and_the_first_run_has_no_difference(runs):
             assert joined[number].to_list() == joined[f"{number}_there"].to_list()
 
 
-def test_undefined_scores_leave_their_pair_out(world, runs, tmp_path):
+def test_undefined_scores_count_as_those_of_uniform_maps(world, runs, tmp_path):
     maps = tmp_path / "maps"
     shutil.copytree(runs[1].folder.parent / "b-maps", maps)
     for path in sorted(maps.iterdir())[:4]:
         np.save(path, np.zeros((24, 24)))
     other = evaluate(maps, dataset=world, out=tmp_path / "holes", poolings=["max_norm"])
     row = compare([runs[0], other]).table.filter(run="holes", metric="mass_accuracy", ground_truth="single_object")
-    assert row["cases"].item() == row["n"].item() == len(list(maps.iterdir())) - 4
+    everything = len(list(maps.iterdir()))
+    assert (row["cases"].item(), row["n"].item()) == (everything, everything - 4)
+    assert row["undefined"].item() == pytest.approx(4 / everything)
 
 
 def test_explainers_of_several_models_meet_by_name(tmp_path):

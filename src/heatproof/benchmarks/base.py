@@ -11,6 +11,7 @@ from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import pl, torch
 from heatproof.metrics import Metric, metrics
+from heatproof.metrics.uniform import of_uniform_maps
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
 from heatproof.registry import Registry
@@ -209,19 +210,34 @@ class Reference:
 
 
 def score_rows(
-    batch: Batch, values: Mapping[tuple[str, str, str], torch.Tensor], cases: Sequence[int] | None = None
+    batch: Batch,
+    values: Mapping[tuple[str, str, str], torch.Tensor],
+    cases: Sequence[int] | None = None,
+    uniform: Mapping[str, torch.Tensor] | None = None,
 ) -> pl.DataFrame:
-    """Long rows from values by (metric, ground truth, pooling), with the facts of each case."""
+    """Long rows from values by (metric, ground truth, pooling), with the facts of each case.
+
+    Each row says what a uniform map would get: an unusable map counts as one. `uniform` has these values (cases,) by
+    metric, for those whose registered description does not say.
+    """
     chosen = range(len(batch)) if cases is None else cases
     facts = pl.DataFrame(
         {"case": [batch.ids[i] for i in chosen]} | {k: [v[i] for i in chosen] for k, v in batch.facts.items()}
     )
+    known = dict(metrics.items())
+    shares = {name: mask.flatten(1).double().mean(1).tolist() for name, mask in batch.masks.items()}
+
+    def expected(metric: str, ground_truth: str) -> Sequence[float | None]:
+        found = of_uniform_maps(known.get(metric), shares.get(ground_truth), len(batch))
+        return [found[i] for i in chosen]
+
     frames = [
         facts.with_columns(
             metric=pl.lit(metric),
             ground_truth=pl.lit(ground_truth),
             pooling=pl.lit(pooling),
             value=pl.Series(value.cpu().double().numpy()),
+            uniform=pl.Series((uniform or {}).get(metric, expected(metric, ground_truth)), dtype=pl.Float64),
         )
         for (metric, ground_truth, pooling), value in values.items()
     ]

@@ -255,13 +255,14 @@ class OpenedSvea(Opened):
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         starts = window_starts(relevance.sum(1), ROE_LENGTH, self.recipe.window)
         values = {("roe_start", "", ""): starts}
+        uniform: dict[str, torch.Tensor] = {}
         if batch.facts["split"][0] == "test":
-            region = window_mask(starts, batch.space[0], ROE_LENGTH)
-            with torch.no_grad(), untouched(model):
-                outputs = model(batch.inputs * region.unsqueeze(1))
-            kept = outputs.softmax(1).gather(1, batch.target[:, None])[:, 0]
             full = torch.tensor(batch.facts["probability"])
+            kept = confidence_within(starts, batch, model)
             values |= {("drop", "", ""): drop(full, kept), ("increase", "", ""): increase(full, kept)}
+            middle = torch.full_like(starts, (batch.space[0] - ROE_LENGTH) // 2)
+            blind = confidence_within(middle, batch, model)
+            uniform = {"drop": drop(full, blind), "increase": increase(full, blind)}
             truth = batch.masks["template"]
             for pooling in self.recipe.poolings:
                 heatmap = pool(relevance, pooling)
@@ -270,7 +271,7 @@ class OpenedSvea(Opened):
                     ("rank_accuracy", "template", pooling): rank_accuracy(heatmap, truth),
                     ("pointing_game", "template", pooling): pointing_game(heatmap, truth),
                 }
-        return score_rows(batch, values)
+        return score_rows(batch, values, uniform=uniform)
 
     def remembers(self) -> pl.Expr:
         return pl.col("metric") == "roe_start"
@@ -322,6 +323,15 @@ class OpenedSvea(Opened):
     def reference(self) -> Reference:
         """Table 1 of the paper, whose network is ours unless another was given."""
         return Reference(read_reference("svea"), is_about_this=self.recipe.model is None)
+
+
+def confidence_within(starts: torch.Tensor, batch: Batch, model: torch.nn.Module) -> torch.Tensor:
+    """The target's probability where all but a window that begins at `starts` (cases,) is zero."""
+    region = window_mask(starts, batch.space[0], ROE_LENGTH)
+    with torch.no_grad(), untouched(model):
+        outputs = model(batch.inputs * region.unsqueeze(1))
+    kept: torch.Tensor = outputs.softmax(1).gather(1, batch.target[:, None])[:, 0]
+    return kept
 
 
 def chunk_start(chunk: Chunk) -> tuple[str, int]:

@@ -227,13 +227,15 @@ def show_run(run: Run, elsewhere: bool = False) -> None:
     """The tables, the failures and where to look next."""
     from rich.console import Console
 
-    from heatproof.results.tables import failure_lines, terminal
+    from heatproof.results.tables import failure_lines, silent_lines, terminal
 
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(f"[bold]{run.story.title}[/bold]")
     console.print("[dim]percent, mean ± half the 95 % interval; floors, ceiling and raw input below the methods[/dim]")
     for table in terminal(run, console.width, elsewhere):
         console.print(table)
+    for line in silent_lines(run):
+        typer.echo(line)
     for note in run.manifest["said"]:
         typer.echo(f"note: {note}", err=True)
     failed = failure_lines(run)

@@ -25,7 +25,7 @@ CODES = {
 }  # fmt: skip
 """What the kernels call the poolings."""
 
-DEFINED, EMPTY_MASK, NOT_FINITE, ALL_ZERO = 0, 1, 2, 3
+DEFINED, NO_TRUTH, NOT_FINITE, ALL_ZERO = 0, 1, 2, 3
 
 BIN_BITS = 13
 BINS = 1 << BIN_BITS
@@ -156,8 +156,8 @@ def score(
                 for n in range(positions):
                     finite &= math.isfinite(pooled[n])
             for m in range(len(masks)):
-                if sizes[m] == 0:
-                    state[p, m, b] = EMPTY_MASK
+                if sizes[m] == 0 or sizes[m] == positions:
+                    state[p, m, b] = NO_TRUTH
                 elif not finite:
                     state[p, m, b] = NOT_FINITE
                 elif total == 0:

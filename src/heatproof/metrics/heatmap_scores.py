@@ -20,8 +20,13 @@ from heatproof.pooling import poolings as known_poolings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-REASONS = ("", "the mask is empty", "the heatmap has NaN or infinite values", "the heatmap is zero everywhere")
-"""Why a score is undefined, by the kernels' state."""
+REASONS = (
+    "",
+    "the mask is empty or covers everything",
+    "the heatmap has NaN or infinite values",
+    "the heatmap is zero everywhere",
+)
+"""Why a score is undefined, by the kernels' state: the truth is missing, or the map is unusable."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Does the heatmap lie where the truth is? Heatmaps (B, *space) are non-negative (pooled), masks boolean.
 
-Every score is NaN where it is undefined: an empty mask, a heatmap that is zero everywhere, a heatmap with NaN.
+Every score is NaN where it is undefined: an empty mask or one that covers everything, a heatmap that is zero
+everywhere, a heatmap with NaN.
 """
 
 from __future__ import annotations
@@ -102,6 +103,6 @@ def flat_pair(heatmap: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, 
 
 
 def where_defined(score: torch.Tensor, heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The score, NaN for an empty mask, an all-zero heatmap or one that is not finite."""
-    defined = mask.any(1) & (heatmap > 0).any(1) & heatmap.isfinite().all(1)
+    """The score, NaN for a mask that is empty or full, an all-zero heatmap or one that is not finite."""
+    defined = mask.any(1) & ~mask.all(1) & (heatmap > 0).any(1) & heatmap.isfinite().all(1)
     return torch.where(defined, score, torch.full_like(score, torch.nan))

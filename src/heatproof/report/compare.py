@@ -95,7 +95,9 @@ def panels(found: Comparison) -> list[Panel]:
 def read_side(line: dict[str, Any] | None) -> Side:
     if line is None or line["mean"] is None:
         return Side(None, None)
-    cell = Cell(line["mean"], line["ci_low"], line["ci_high"], line["n"])
+    cell = Cell(
+        line["mean"], line["ci_low"], line["ci_high"], line["n"], undefined=line["undefined"], whole=line["mean_all"]
+    )
     if line["difference"] is None:
         return Side(cell, None)
     numbers = (line["difference"], line["difference_low"], line["difference_high"], line["cases"])

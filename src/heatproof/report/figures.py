@@ -78,24 +78,25 @@ def plot_rows(boards: Sequence[Board], metric: MetricWords) -> tuple[list[PlotRo
                 row.cells[line.target] = line.cells[metric.name]
 
     def best(row: PlotRow) -> float:
-        means = [cell.mean for cell in row.cells.values()]
+        means = [cell.whole for cell in row.cells.values()]
         return -max(means) if metric.higher_is_better else min(means)
 
     return sorted(methods.values(), key=best), sorted(baselines.values(), key=best)
 
 
 def dot(x: Any, cell: Cell, y: float, kind: str, name: str) -> str:
-    tip = f"{name} {kind}: {100 * cell.mean:.1f} % ({100 * cell.low:.1f} to {100 * cell.high:.1f}), n = {cell.n}"
+    tip = f"{name} {kind}: {100 * cell.mean:.1f} % ({cell.about})"
+    low, high = (cell.mean if bound is None else bound for bound in (cell.low, cell.high))
     return (
         f'<g class="dot {escape(kind)}">'
-        f'<line x1="{x(cell.low):.1f}" x2="{x(cell.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<line x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
         f'<circle cx="{x(cell.mean):.1f}" cy="{y:.1f}" r="4"/><title>{escape(tip)}</title></g>'
     )
 
 
 def axis_end(cells: Sequence[Cell]) -> float:
     """A round number at or above everything drawn: tenths up to 0.6, then fifths."""
-    highest = max([cell.high for cell in cells] + [cell.reference or 0.0 for cell in cells] + [0.05])
+    highest = max([cell.high or cell.mean for cell in cells] + [cell.reference or 0.0 for cell in cells] + [0.05])
     tenths = ceil(highest * 10 - 1e-9)
     return (tenths if tenths <= 6 else 2 * ceil(tenths / 2)) / 10
 

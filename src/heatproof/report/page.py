@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from heatproof.report.examples import example_strip
 from heatproof.report.figures import dot_plot
 from heatproof.report.sections import read_sections
-from heatproof.results.tables import Board, Line, boards, failure_lines, grids, ranked
+from heatproof.results.tables import Board, Line, boards, failure_lines, grids, ranked, silent_lines
 from heatproof.run_folder import REPORT
 from heatproof.workspace import write_whole
 
@@ -32,6 +32,7 @@ def write_report(run: Results) -> Path:
         .render(
             manifest=run.manifest,
             story=run.story,
+            notes=(*run.story.notes, *silent_lines(run)),
             boards=shown,
             lines=lines,
             targets=any(line.target for line in lines),

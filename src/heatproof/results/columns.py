@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ Key = tuple[str, ...]
 class Columns:
     """The scores of one variant: `values` (cases, keys), cases in the order of their names, keys as they came.
 
-    `flags` (subsets, cases, keys) says which of them belong to each subset.
+    `flags` (subsets, cases, keys) says which of them belong to each subset. `uniform` (cases, keys) is what a uniform
+    map of the case would get, NaN where that is not known or the truth is missing.
     """
 
     variant: Key
@@ -29,14 +30,26 @@ class Columns:
     cases: NDArray[np.int64]
     values: NDArray[np.float64]
     flags: NDArray[np.bool_]
+    uniform: NDArray[np.float64]
+
+    @property
+    def whole(self) -> NDArray[np.float64]:
+        """The scores, with unusable and missing maps counted as uniform ones."""
+        return np.where(np.isnan(self.values), self.uniform, self.values)
+
+    @property
+    def unusable(self) -> NDArray[np.bool_]:
+        """Which maps (cases, keys) have no score although the case has a truth: others have one, or could."""
+        defined = ~np.isnan(self.values)
+        return ~defined & (defined.any(1, keepdims=True) | ~np.isnan(self.uniform))
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """All scores of a run, about 18 bytes each."""
+    """All scores of a run, about 26 bytes each."""
 
     variants: Mapping[Key, list[tuple[NDArray[Any], ...]]]
-    """By variant, for each part: codes of cases, codes of keys, values, one bit per subset."""
+    """By variant, for each part: codes of cases, codes of keys, values, one bit per subset, scores of uniform maps."""
     cases: Mapping[str, int]
     keys: Mapping[Key, int]
     models: frozenset[str]
@@ -50,7 +63,9 @@ class Gathered:
         places[np.argsort(np.array(list(self.cases), dtype=object))] = np.arange(len(self.cases))
         keys = list(self.keys)
         for variant in sorted(self.variants, key=lambda v: (list(metrics).index(v[0]), *v[1:])):
-            coded, key, value, bits = (np.concatenate(column) for column in zip(*self.variants[variant], strict=True))
+            coded, key, value, bits, uniform = (
+                np.concatenate(column) for column in zip(*self.variants[variant], strict=True)
+            )
             cases, row = np.unique(places[coded], return_inverse=True)
             first = np.unique(key, return_index=True)[1]
             present = key[np.sort(first)]
@@ -61,7 +76,21 @@ class Gathered:
             flags = np.zeros((len(self.subsets), *values.shape), dtype=np.bool_)
             for place in range(len(self.subsets)):
                 flags[place, row, column[key]] = bits >> np.uint32(place) & np.uint32(1)
-            yield Columns(variant, [keys[k] for k in present], cases, values, flags)
+            expected = np.full(values.shape, np.nan)
+            expected[row, column[key]] = uniform
+            found = [keys[k] for k in present]
+            known_for_all(found, expected, flags)
+            yield Columns(variant, found, cases, values, flags, expected)
+
+
+def known_for_all(keys: Sequence[Key], uniform: NDArray[np.float64], flags: NDArray[np.bool_]) -> None:
+    """What is known of a case on a model holds for explainers that failed on it too: filled in, in place."""
+    models = np.array([model for model, *_ in keys])
+    for model in set(models.tolist()):
+        here = np.flatnonzero(models == model)
+        known = uniform[:, here]
+        uniform[:, here] = np.where(np.isnan(known), np.fmax.reduce(known, axis=1)[:, None], known)
+        flags[:, :, here] |= flags[:, :, here].any(2, keepdims=True)
 
 
 def gather(parts: Iterable[pl.DataFrame], metrics: Sequence[str], subsets: Mapping[str, pl.Expr]) -> Gathered:
@@ -75,9 +104,10 @@ def gather(parts: Iterable[pl.DataFrame], metrics: Sequence[str], subsets: Mappi
     for part in parts:
         models.update(part["model"].unique())
         costs.append(cost_sums(part))
-        rows = with_columns_of(part.filter(pl.col("metric").is_in(list(metrics))), subsets.values())
+        wanted = {name for condition in subsets.values() for name in condition.meta.root_names()}
+        rows = with_columns(part.filter(pl.col("metric").is_in(list(metrics))), {*wanted, "uniform"})
         flagged = [condition.fill_null(False).alias(f"in {name}") for name, condition in subsets.items()]
-        rows = rows.select("case", *KEY, *VARIANT, pl.col("value").cast(pl.Float64), *flagged)
+        rows = rows.select("case", *KEY, *VARIANT, pl.col("value", "uniform").cast(pl.Float64), *flagged)
         for named, group in rows.group_by(*VARIANT, *KEY, maintain_order=True):
             words = tuple(str(word) for word in named)
             variant, key = words[: len(VARIANT)], words[len(VARIANT) :]
@@ -87,14 +117,14 @@ def gather(parts: Iterable[pl.DataFrame], metrics: Sequence[str], subsets: Mappi
             for place, name in enumerate(subsets):
                 bits |= group[f"in {name}"].to_numpy().astype(np.uint32) << np.uint32(place)
             code = np.full(len(group), keys.setdefault(key, len(keys)), np.uint16)
-            variants.setdefault(variant, []).append((coded, code, value, bits))
+            uniform = group["uniform"].to_numpy().astype(np.float64)
+            variants.setdefault(variant, []).append((coded, code, value, bits, uniform))
     return Gathered(variants, cases, keys, frozenset(models), mean_costs(costs), list(subsets))
 
 
-def with_columns_of(rows: pl.DataFrame, conditions: Iterable[pl.Expr]) -> pl.DataFrame:
-    """The rows with empty columns for what conditions ask of them and they do not have."""
-    wanted = {name for condition in conditions for name in condition.meta.root_names()}
-    return rows.with_columns(pl.lit(None).alias(name) for name in sorted(wanted - set(rows.columns)))
+def with_columns(rows: pl.DataFrame, wanted: Collection[str]) -> pl.DataFrame:
+    """The rows with empty columns for what is wanted and they do not have."""
+    return rows.with_columns(pl.lit(None).alias(name) for name in sorted({*wanted} - set(rows.columns)))
 
 
 def cost_sums(part: pl.DataFrame) -> pl.DataFrame:

@@ -23,7 +23,11 @@ Line: TypeAlias = "tuple[str, str]"
 Variant: TypeAlias = "tuple[str, ...]"
 
 COLUMNS = (*VARIANT, "explainer", "target", "run", "n", "mean", "ci_low", "ci_high",
-           "against", "cases", "difference", "difference_low", "difference_high")  # fmt: skip
+           "against", "cases", "difference", "difference_low", "difference_high", "undefined", "mean_all")  # fmt: skip
+
+
+SHOWN = ("n", "mean", "ci_low", "ci_high", "undefined", "mean_all")
+"""What comes from the leaderboards."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +58,7 @@ def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Pr
     base_scores = case_scores(base)
     for place, (name, run) in enumerate(opened.items()):
         progress("comparing", place, len(opened))
-        lines = shown_lines(run).select(*COLUMNS[: COLUMNS.index("run")], "n", "mean", "ci_low", "ci_high")
+        lines = shown_lines(run).select(*COLUMNS[: COLUMNS.index("run")], *SHOWN)
         lines = lines.with_columns(run=pl.lit(name))
         if failed := run.failures():
             notes.append(f"{name}: {len(failed)} unit(s) of work failed, so some of its means rest on fewer cases.")
@@ -145,7 +149,8 @@ def case_scores(run: Results) -> CaseScores:
         lines: dict[Line, list[int]] = {}
         for place, (_, target, explainer) in enumerate(columns.keys):
             lines.setdefault((explainer, target), []).append(place)
-        means = {line: mean_of(columns.values[:, chosen]) for line, chosen in lines.items()}
+        whole = columns.whole  # whoever is silent on a case gains nothing by it
+        means = {line: mean_of(whole[:, chosen]) for line, chosen in lines.items()}
         values[columns.variant] = (columns.cases, means)
     return CaseScores(np.array(sorted(gathered.cases)), frozenset(run.short), values)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,19 +29,39 @@ BASELINE_FAMILIES = ("floor", "ceiling", "raw")
 class Cell:
     """A mean with its interval, and the paper's number where there is one; all fractions.
 
-    `elsewhere` is the paper's number for another network or other data.
+    `elsewhere` is the paper's number for another network or other data. Of a single case there is no interval.
+    `undefined` is the share of unusable maps, and `whole` the mean that counts each of them as a uniform map; it ranks.
     """
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     n: int
     reference: float | None = None
     elsewhere: float | None = None
+    undefined: float = 0.0
+    whole: float = math.nan
 
     @property
     def text(self) -> str:
-        return f"{100 * self.mean:.1f} ±{50 * (self.high - self.low):.1f}"
+        around = "" if self.low is None or self.high is None else f" ±{50 * (self.high - self.low):.1f}"
+        return f"{100 * self.mean:.1f}{around}{self.silence}"
+
+    @property
+    def about(self) -> str:
+        """The interval in percent, and how many scores it rests on."""
+        around = [] if self.low is None or self.high is None else [f"{100 * self.low:.1f} to {100 * self.high:.1f}"]
+        return ", ".join([*around, f"n = {self.n}{self.silence}"])
+
+    @property
+    def silence(self) -> str:
+        """How many maps had no score, where any had none."""
+        return f" ({in_percent(self.undefined)} undefined)" if self.undefined else ""
+
+    @property
+    def misleads(self) -> bool:
+        """Whether the mean of what is defined differs from that of all maps by more than its interval."""
+        return self.low is not None and self.high is not None and not self.low <= self.whole <= self.high
 
     @property
     def reference_text(self) -> str:
@@ -110,6 +131,11 @@ class Board:
             if elsewhere and metric.name in self.referenced_elsewhere:
                 found.append(("paper, other network", cell_text(metric.name, "elsewhere_text")))
         return found
+
+
+def in_percent(share: float) -> str:
+    """A share in whole percent, and never as none or all where it is neither."""
+    return "<1 %" if 0 < share < 0.01 else ">99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
 
 
 def cell_text(metric: str, kind: str, otherwise: str = "") -> Callable[[Line], str]:
@@ -213,7 +239,16 @@ def mean_text(group: pl.DataFrame, axis: str, value: str) -> str:
 def read_line(explainer: str, short: str, target: str, families: Mapping[str, str], group: pl.DataFrame) -> Line:
     rows = [row for row in group.iter_rows(named=True) if row["mean"] is not None]
     cells = {
-        r["metric"]: Cell(r["mean"], r["ci_low"], r["ci_high"], r["n"], r["reference"], r["reference_elsewhere"])
+        r["metric"]: Cell(
+            r["mean"],
+            r["ci_low"],
+            r["ci_high"],
+            r["n"],
+            r["reference"],
+            r["reference_elsewhere"],
+            r["undefined"],
+            r["mean_all"],
+        )
         for r in rows
     }
     first: dict[str, Any] = group.row(0, named=True)
@@ -228,10 +263,24 @@ def ranked(lines: Sequence[Line], metrics: Sequence[MetricWords]) -> list[Line]:
         for place, metric in enumerate(metrics):
             if metric.name in line.cells:
                 sign = -1 if metric.higher_is_better else 1
-                return place, sign * line.cells[metric.name].mean
+                return place, sign * line.cells[metric.name].whole
         return len(metrics), 0.0
 
     return sorted(lines, key=rank)
+
+
+def silent_lines(run: Results) -> list[str]:
+    """A sentence for each explainer whose mean is another once the maps count that it did not make."""
+    return list(
+        dict.fromkeys(
+            f"{line.short}: {in_percent(cell.undefined)} of its maps are undefined. Counted as uniform maps, they put"
+            f" its {metric.title} at {100 * cell.whole:.1f} instead of {100 * cell.mean:.1f}; this is what ranks it."
+            for board in boards(run)
+            for line in board.lines
+            for metric in board.metrics
+            if (cell := line.cells.get(metric.name)) is not None and cell.misleads
+        )
+    )
 
 
 def failure_lines(run: Results) -> list[str]:
@@ -244,7 +293,7 @@ def failure_lines(run: Results) -> list[str]:
 
 def markdown(run: Results) -> str:
     """leaderboard.md."""
-    parts = [f"# {run.story.title}\n", *(f"{note}\n" for note in run.story.notes)]
+    parts = [f"# {run.story.title}\n", *(f"{note}\n" for note in (*run.story.notes, *silent_lines(run)))]
     for board in boards(run):
         parts.append(f"## {board.title}\n")
         parts.append(
