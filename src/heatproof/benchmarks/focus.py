@@ -293,6 +293,7 @@ class OpenedFocus(Opened):
                 "probability": logits.softmax(1).gather(1, target[:, None])[:, 0].tolist(),
                 **{f"label_{i}": [mosaic.labels[i] for mosaic in mosaics] for i in range(grid**2)},
             },
+            black=self.seen.classifier.black,
         )
 
     def model(self, name: str) -> torch.nn.Module:
