@@ -34,6 +34,7 @@ class Batch:
     context  further tensors that the model takes after the inputs (question tokens ...), each (B, ...)
     masks    ground truths by name, bool (B, *space); a case without one has an empty mask, and scores NaN
     facts    plain columns about each case; they end up in the score rows
+    black    what a black pixel is in the inputs, a value per channel; None where nobody knows, or there are no pixels
     """
 
     inputs: torch.Tensor
@@ -42,6 +43,7 @@ class Batch:
     context: tuple[torch.Tensor, ...] = ()
     masks: Mapping[str, torch.Tensor] = field(default_factory=dict)
     facts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    black: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.inputs.ndim < 3:
@@ -56,6 +58,8 @@ class Batch:
         for name, length in columns.items():
             if length != size:
                 raise HeatproofError(f"{name} has {length} entries for {size} inputs.")
+        if self.black is not None and len(self.black) != self.inputs.shape[1]:
+            raise HeatproofError(f"black has {len(self.black)} values for {self.inputs.shape[1]} channels.")
         for name, mask in self.masks.items():
             expected = (size, *self.space)
             if tuple(mask.shape) != expected or mask.dtype != torch.bool:

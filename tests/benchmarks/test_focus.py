@@ -63,6 +63,15 @@ def test_costly_methods_are_kept_in_smaller_parts(tmp_path, monkeypatch):
     assert_frame_equal(*[rows.select(columns).sort(columns[:3]) for rows in focus_rows], abs_tol=1e-5)
 
 
+def test_black_is_a_black_pixel_under_the_models_own_normalisation():
+    """Reference: a mosaic of black pictures through the same preprocessing, and -mean / std by hand."""
+    opened = Focus(per_class=1, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)).open(0)
+    batch = opened.load(opened.chunks()[0])
+    assert batch.black == pytest.approx((-2.1179, -2.0357, -1.8044), abs=1e-4)
+    painted = opened.seen.classifier.inputs(np.zeros((1, 4, 4, 3), np.uint8))
+    assert (painted == torch.tensor(batch.black).view(3, 1, 1)).all()
+
+
 def test_paper_numbers_stand_beside_ours(run):
     table = run.leaderboard().filter(explainer="grad_cam", metric="focus", pooling="paper")
     assert table["reference"][0] is None  # the paper is not about this network

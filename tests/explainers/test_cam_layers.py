@@ -118,6 +118,21 @@ def test_the_layer_that_a_person_would_name(name: str, layer: str, size: int) ->
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5 * float(expected.max()))
 
 
+@pytest.mark.parametrize(
+    ("name", "layer", "size"),
+    [("alexnet", "features.11", 96), ("vgg11", "features.19", 64), ("resnet18", "layer4", 40)],
+)
+def test_what_the_last_max_pooling_was_made_of(name: str, layer: str, size: int) -> None:
+    """Reference: a literal hook at the ReLU before it; a network that does not end with one is read as ever."""
+    model, inputs = torchvision_net(name), random_inputs(2, 3, size, size + 8)
+    method = make_explainer("grad_cam:layer=before_max_pool")
+    assert method.layer_read(model, batch_of(inputs)) == layer
+    expected = hooked_grad_cam(model, inputs, model.get_submodule(layer))
+    for _ in range(2):  # the second time by a plain pass with a hook
+        found = method(model, batch_of(inputs), CaseRandom(0, "cam"))
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5 * float(expected.max()))
+
+
 def test_the_layer_of_a_densenet_is_its_functional_relu() -> None:
     """Reference: the same network with that ReLU as a module, and a literal hook there."""
     import_torchvision()

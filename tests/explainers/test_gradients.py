@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from heatproof.explainers.gradients import (
     SmoothGrad,
     VarGrad,
 )
+from heatproof.explainers.spec import make_explainer
 from heatproof.seeds import CaseRandom
 from reference import explainers as reference
 from reference.explainers import Net
@@ -279,14 +281,17 @@ def test_guided_backprop_is_right_behind_batch_norm_for_one_case() -> None:
     torch.testing.assert_close(GuidedBackprop()(model, batch, RNG), expected, **CLOSE)
 
 
-@pytest.mark.parametrize("baseline", ["zero", "black", "mean", "blurred", "0.3"])
+@pytest.mark.parametrize("baseline", ["zero", "black", "minimum", "mean", "blurred", "0.3"])
 def test_integrated_gradients_with_gauss_legendre_and_baselines_equal_captum(net: Net, baseline: str) -> None:
     """Reference: Captum's Gauss-Legendre rule (its weights are float32) from baselines computed in NumPy loops."""
-    inputs = net.batch.inputs.numpy()
+    batch = replace(net.batch, black=tuple(-2 + 0.1 * channel for channel in range(net.batch.inputs.shape[1])))
+    inputs = batch.inputs.numpy()
     expected_baseline = np.zeros_like(inputs)
     for case, channel in np.ndindex(*inputs.shape[:2]):
         signal = inputs[case, channel]
         if baseline == "black":
+            expected_baseline[case, channel] = -2 + 0.1 * channel
+        elif baseline == "minimum":
             expected_baseline[case, channel] = inputs[case].min()
         elif baseline == "mean":
             expected_baseline[case, channel] = signal.mean()
@@ -304,7 +309,7 @@ def test_integrated_gradients_with_gauss_legendre_and_baselines_equal_captum(net
         **further(net),
     )
     explainer = IntegratedGradients(steps=7, rule="gauss_legendre", baseline=baseline)
-    torch.testing.assert_close(explainer(net.model, net.batch, RNG), expected.detach(), rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(explainer(net.model, batch, RNG), expected.detach(), rtol=1e-5, atol=1e-7)
 
 
 def test_a_tolerance_makes_the_relevance_add_up(net: Net) -> None:
@@ -331,6 +336,24 @@ def test_a_tolerance_makes_the_relevance_add_up(net: Net) -> None:
 def test_integrated_gradients_says_what_it_cannot_do(parameters: dict[str, object], words: str) -> None:
     with pytest.raises(HeatproofError, match=words):
         IntegratedGradients(**parameters)
+
+
+@pytest.mark.parametrize("method", ["integrated_gradients", "deep_lift", "occlusion:window=2"])
+def test_black_is_not_guessed(picture_net: Net, method: str) -> None:
+    """Inputs may lie between 0 and 1 without being pictures, so nothing is concluded from them."""
+    name, _, more = method.partition(":")
+    explainer = make_explainer(f"{name}:baseline=black" + f",{more}" * bool(more))
+    batch = replace(picture_net.batch, inputs=picture_net.batch.inputs.sigmoid())
+    with pytest.raises(HeatproofError, match=rf"{name}: baseline=black .* Give its value, baseline=0 .*minimum"):
+        explainer(picture_net.model, batch, RNG)
+    zero = replace(explainer, baseline="zero")(picture_net.model, batch, RNG)
+    known = explainer(picture_net.model, replace(batch, black=(0.0, 0.0, 0.0)), RNG)
+    torch.testing.assert_close(known, zero, rtol=0, atol=0)
+
+
+def test_black_has_a_value_per_channel(picture_net: Net) -> None:
+    with pytest.raises(HeatproofError, match="black has 1 values for 3 channels"):
+        replace(picture_net.batch, black=(0.0,))
 
 
 def test_a_baseline_of_the_wrong_length_is_refused(picture_net: Net) -> None:

@@ -41,6 +41,7 @@ from heatproof.models.classifiers import (
     with_options,
 )
 from heatproof.models.versions import Randomise, Versions
+from heatproof.mosaics.datasets import DATASETS, Dataset, held_out_pictures, with_paper_count
 from heatproof.mosaics.mosaics import Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
 from heatproof.mosaics.pictures import Fit, find_pictures
 from heatproof.mosaics.published import PAPER_POOLING, USUAL_POOLING, under_paper_pooling
@@ -84,7 +85,12 @@ class Focus(Benchmark, MosaicSettings):
     images: Path | str | None = option(
         None, "A folder per class, or a CSV (filename, label, subset). Default: those shipped."
     )
-    subset: str | None = option(None, "Subset of the CSV. Default: all but train.")
+    dataset: Dataset | None = option(
+        None,
+        "What the folder of images is, as distributed: dogs-vs-cats, mame, mit67 or imagenet. Held-out pictures only,"
+        " and unless --per-class says otherwise the paper's number of mosaics.",
+    )
+    subset: str | None = option(None, "Subset of the CSV or of the data set. Default: all but train; val.")
     mosaics: Path | str | None = option(None, "A CSV of mosaics made before, instead of images.")
     model: Any = option(
         EMBEDDED,
@@ -107,6 +113,10 @@ class Focus(Benchmark, MosaicSettings):
         None, "What is explained is this row of the paper's table, such as imagenet/vgg16: show its numbers."
     )
 
+    @classmethod
+    def from_preset(cls, preset: str, **options: Any) -> Benchmark:
+        return super().from_preset(preset, **(options if preset == "quick" else with_paper_count(options)))
+
     @property
     def default_explainers(self) -> tuple[str, ...]:
         return (
@@ -128,6 +138,10 @@ class Focus(Benchmark, MosaicSettings):
         MosaicSettings.__post_init__(self)
         if self.images is not None and self.mosaics is not None:
             raise HeatproofError("give either images or mosaics made before, not both.")
+        if self.dataset is not None and self.dataset not in DATASETS:
+            raise unknown_name("data set", self.dataset, DATASETS)
+        if self.dataset is not None and self.images is None:
+            raise HeatproofError(f"say with --images in which folder {self.dataset} is.")
         if self.images is not None and self.model == EMBEDDED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
         if self.tile is not None:
@@ -153,7 +167,10 @@ class Focus(Benchmark, MosaicSettings):
             classes = sorted({label for mosaic in found for label in mosaic.labels})
         else:
             place = shipped_pictures() if self.images is None else Path(self.images)
-            pictures = find_pictures(place, self.subset)
+            if self.dataset is None:
+                pictures = find_pictures(place, self.subset)
+            else:
+                pictures = held_out_pictures(self.dataset, place, self.subset)
             found, classes = draw_mosaics(pictures, self, seed), sorted(pictures.classes)
         if self.limit is not None and self.limit < len(found):  # evenly, so that every class has its share
             found = [found[i * len(found) // self.limit] for i in range(self.limit)]
@@ -293,6 +310,7 @@ class OpenedFocus(Opened):
                 "probability": logits.softmax(1).gather(1, target[:, None])[:, 0].tolist(),
                 **{f"label_{i}": [mosaic.labels[i] for mosaic in mosaics] for i in range(grid**2)},
             },
+            black=self.seen.classifier.black,
         )
 
     def model(self, name: str) -> torch.nn.Module:

@@ -54,9 +54,10 @@ def mosaics(options: dict[str, Any], seed: Seed = 0, out: Out = Path("mosaics"))
     Example: heatproof focus mosaics --images photos --per-class 100 --out mosaics
     """
     from heatproof.cli.bars import bars
+    from heatproof.mosaics.datasets import with_paper_count
     from heatproof.mosaics.mosaics import check_files, write_mosaics
 
-    recipe = Focus(**options, model=None)  # which plays no part here
+    recipe = Focus(**with_paper_count(options), model=None)  # which plays no part here
     found, _ = recipe.draw(seed)
     side, fit = recipe.shape()
     with bars() as progress:

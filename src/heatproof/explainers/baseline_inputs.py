@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.base import Explainer
 from heatproof.lazy import torch
@@ -22,10 +23,12 @@ def smoothed(inputs: torch.Tensor) -> torch.Tensor:
 
 BASELINES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "zero": lambda inputs: torch.zeros_like(inputs),
-    "black": lambda inputs: inputs.flatten(1).amin(1).view(-1, *[1] * (inputs.ndim - 1)),
+    "minimum": lambda inputs: inputs.flatten(1).amin(1).view(-1, *[1] * (inputs.ndim - 1)),
     "mean": lambda inputs: inputs.flatten(2).mean(2).view(*inputs.shape[:2], *[1] * (inputs.ndim - 2)),
     "blurred": smoothed,
 }
+BLACK = "black"
+"""A black pixel as the model sees it; unlike the others it depends on how pictures became inputs."""
 
 
 def given_baseline(text: str) -> list[float] | None:
@@ -38,15 +41,28 @@ def given_baseline(text: str) -> list[float] | None:
 
 def require_baseline(explainer: Explainer, text: str) -> None:
     """The text must name a baseline or give its numbers."""
-    if text not in BASELINES and given_baseline(text) is None:
-        raise unknown_name(f"{explainer.name} baseline", text, BASELINES)
+    if text not in (BLACK, *BASELINES) and given_baseline(text) is None:
+        raise unknown_name(f"{explainer.name} baseline", text, (BLACK, *BASELINES))
 
 
-def baseline_of(explainer: Explainer, text: str, inputs: torch.Tensor) -> torch.Tensor:
+def require_black(explainer: Explainer, batch: Batch) -> tuple[float, ...]:
+    """A black pixel of the batch. It is not guessed from the inputs: a signal may lie between 0 and 1 too."""
+    if batch.black is None:
+        raise HeatproofError(
+            f"{explainer.name}: baseline=black is a black pixel as the model sees it, and nobody has said how pixels"
+            " became these inputs. Give its value, baseline=0 where pixels lie between 0 and 1 or -mean/std of each"
+            " channel (baseline=-2.118/-2.036/-1.804 for ImageNet's); or baseline=minimum, each case's least value."
+        )
+    return batch.black
+
+
+def baseline_of(explainer: Explainer, text: str, batch: Batch) -> torch.Tensor:
     """The baseline of each case, of the inputs' shape."""
+    inputs = batch.inputs
     if text in BASELINES:
         return BASELINES[text](inputs).expand_as(inputs)
-    given = torch.tensor(given_baseline(text), dtype=torch.float64).to(inputs)
+    numbers = require_black(explainer, batch) if text == BLACK else given_baseline(text)
+    given = torch.tensor(numbers, dtype=torch.float64).to(inputs)
     if len(given) not in (1, inputs.shape[1]):
         raise HeatproofError(
             f"{explainer.name}: baseline has {len(given)} numbers for {inputs.shape[1]} channels;"

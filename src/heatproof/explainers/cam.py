@@ -1,8 +1,9 @@
 """Class activation maps for inputs with any number of space dimensions (the usual libraries are 2-D only).
 
 All of them weigh the feature maps A_k of one layer, g = d S / d A. The layer is the last one with spatial extent,
-found by watching a forward pass, or the one that `layer` names. In a transformer the maps are its tokens without the
-class token, laid out on the grid of patches.
+found by watching a forward pass, or the one that `layer` names; `layer=before_max_pool` is what a max-pooling at the
+end of the features was made of, where the last layer is behind it (AlexNet, VGG). In a transformer the maps are its
+tokens without the class token, laid out on the grid of patches.
 """
 
 from __future__ import annotations

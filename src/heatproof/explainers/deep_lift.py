@@ -58,7 +58,7 @@ class DeepLift(ScoreExplainer):
         from heatproof.explainers.same_network import require_same_network
 
         require_functions(model, self.name)
-        baseline = baseline_of(self, self.baseline, batch.inputs)
+        baseline = baseline_of(self, self.baseline, batch)
 
         def run(inputs: torch.Tensor) -> torch.Tensor:
             outputs: torch.Tensor = model(inputs, *batch.context)

@@ -155,8 +155,9 @@ class IntegratedGradients(SharingExplainer):
     steps      intervals of the trapezoid rule (steps + 1 points), or points of the Gauss-Legendre rule
     rule       trapezoid (its weights add up to one; Captum's `riemann_trapezoid` of n points to (n - 1) / n),
                or gauss_legendre
-    baseline   zero; black, each case's least value; mean, each case's mean colour; blurred, each case smoothed over
-               a quarter of its extent; or numbers: 0.5, or one per channel: 0.46/0.46/0.45
+    baseline   zero; black, a pixel of value 0 under the model's normalisation, where a benchmark knows it; minimum,
+               each case's least value; mean, each case's mean colour; blurred, each case smoothed over a quarter of
+               its extent; or numbers: 0.5, or one per channel: 0.46/0.46/0.45
     tolerance  double the steps until the relevance adds up to S(x) - S(b) within this share of it, at most 7 times
     """
 
@@ -184,7 +185,7 @@ class IntegratedGradients(SharingExplainer):
     def explain_each(
         self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
     ) -> list[torch.Tensor]:
-        baseline, tolerance = baseline_of(self, self.baseline, batch.inputs), self.tolerance
+        baseline, tolerance = baseline_of(self, self.baseline, batch), self.tolerance
         if tolerance is None:
             return self.integrate(model, batch, baseline, self.steps, quantities)
         with part(0, 2):

@@ -33,6 +33,8 @@ NOT_COUNTED = ("adaptive_", "pad", "constant_pad")
 """Functions whose output is no layer: pooling to a fixed size, and what has an edge that is no place of the input."""
 ASKING = {"size", "dim", "is_contiguous", "stride", "numel", "is_floating_point", "register_hook", "data_ptr", "len"}
 """Functions that make no tensor."""
+BEFORE_MAX_POOL = "before_max_pool"
+"""What `layer` may say instead of a name."""
 SEARCHED = 200
 """Nodes of the graph that are looked at for what a tensor came from that no watched function has made."""
 
@@ -261,6 +263,8 @@ def spatial_activations(
 ) -> tuple[Tensor, list[Activation]]:
     """The model's outputs, and the activations that a class activation map may read, or that of `layer`.
 
+    `layer` is a name, or BEFORE_MAX_POOL.
+
     These are maps that all of the score's gradient passes, in the order of the pass; in a transformer then come the
     tokens that a norm makes, or that layers made and everything passes. Pooling to a fixed size does not count, because
     what it returns is no longer where it was; nor does what does not depend on the inputs (the words of a question).
@@ -270,7 +274,9 @@ def spatial_activations(
     if not every and (again := read_again(model, batch, layer)) is not None:
         return again[0], [again[1]]
     outputs, found = recorded(model, batch, layer)
-    if layer is not None:
+    if layer == BEFORE_MAX_POOL:
+        chosen = [before_max_pool(automatic(found))]
+    elif layer is not None:
         chosen = [named(layer, found, model)]
     else:
         chosen = automatic(found)
@@ -289,6 +295,12 @@ def automatic(found: list[Activation]) -> list[Activation]:
     if not chosen:
         raise nowhere(wide)
     return chosen
+
+
+def before_max_pool(chosen: list[Activation]) -> Activation:
+    """What the last max-pooling was made of, where the last activation is its output; else that one."""
+    is_pooled = chosen[-1].function.rpartition("/")[2].startswith(("max_pool", "fractional_max_pool"))
+    return chosen[-2] if is_pooled and len(chosen) > 1 else chosen[-1]
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,7 @@ class Occlusion(SharingExplainer):
     ) -> list[torch.Tensor]:
         places = self.places(batch.space)
         windows = prod(len(starts) for starts, _ in places)
-        baseline = baseline_of(self, self.baseline, batch.inputs)
+        baseline = baseline_of(self, self.baseline, batch)
         every = torch.arange(len(batch), device=batch.target.device)
         whole = self.scores(model, batch.inputs, batch, every, quantities)
         total, covered = zeros(batch, quantities), torch.zeros_like(batch.inputs[:, :1])

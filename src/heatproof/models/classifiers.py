@@ -53,6 +53,11 @@ class Classifier:
         mean, std = self.scale
         return (scaled - mean) / std
 
+    @property
+    def black(self) -> tuple[float, ...]:
+        """A black pixel as the network sees it."""
+        return tuple(self.inputs(np.zeros((1, 1, 1, 3), np.uint8)).flatten().tolist())
+
     def pictures(self, inputs: torch.Tensor) -> torch.Tensor:
         """Pictures (N, 3, H, W) between 0 and 1 from inputs."""
         mean, std = self.scale

@@ -28,6 +28,10 @@ class Answers:
     probability: np.ndarray[Any, np.dtype[np.float64]]
 
 
+BLACK = (0.0, 0.0, 0.0)
+"""A black pixel of `pictures`."""
+
+
 def pictures(questions: Sequence[Question], size: int) -> torch.Tensor:
     """The pictures (B, 3, size, size) of questions in [0, 1], squashed bilinearly where they have another size."""
     from PIL import Image

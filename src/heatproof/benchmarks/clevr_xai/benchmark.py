@@ -25,7 +25,7 @@ from heatproof.benchmarks.base import (
     require_poolings,
 )
 from heatproof.benchmarks.clevr_xai import rows
-from heatproof.benchmarks.clevr_xai.answers import Answers, answer, pictures, tokens
+from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, pictures, tokens
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
@@ -286,6 +286,7 @@ class OpenedClevrXai(Opened):
                 "correct": [said == truth for said, truth in zip(answered, facts["answer"], strict=True)],
                 "probability": self.answers.probability[places].tolist(),
             },
+            black=BLACK,
         )
 
     def model(self, name: str) -> torch.nn.Module:
