@@ -82,6 +82,7 @@ class Story:
     captions   further lines under an example's title, by case
     marks      stretches of examples that explainers mark
     notes      what a reader of the table should know, said with the run's own numbers
+    figures    numbers about the network that no explainer changes, by name, such as its accuracy
     """
 
     title: str
@@ -95,6 +96,7 @@ class Story:
     captions: Mapping[str, str] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def metric(self) -> dict[str, MetricWords]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,10 +12,15 @@ from heatproof.benchmarks.focus import Focus
 from heatproof.cli.benchmark_options import with_options
 from heatproof.cli.run import DeviceOption, Seed
 
+if TYPE_CHECKING:
+    from heatproof.lazy import pl
+
 app = typer.Typer(help="Focus: mosaics, layouts, randomised models, and the bias finder.", no_args_is_help=True)
 
 Method = Annotated[str, typer.Option(metavar="NAME", help="The explainer.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")]
+Part = Literal["cascade", "histogram"]
+FIGURES_OF_PARTS = (("randomise", "cascade"), ("histogram", "histogram"))
 OF_THE_MODEL = ("model", "trust", "weights", "labels", "mean", "std", "randomise", "draws", "paper_row", "mosaics")
 """Options of the benchmark that mosaics alone do not have."""
 
@@ -70,18 +76,21 @@ def layout(
     explainer: Method = "grad_cam",
     seed: Seed = 0,
     device: DeviceOption = "cpu",
+    target: Annotated[
+        str | None, typer.Option("--target", "--only", metavar="CLASS", help="Mosaics of this target class alone.")
+    ] = None,
     out: Out = Path("runs/focus-layout"),
 ) -> None:
     """Focus with the targets in each of the six places, and at random: CSV and box plots.
 
-    Example: heatproof focus layout --explainer lrp:composite=focus
+    Example: heatproof focus layout --explainer lrp:composite=focus --target metal_cube
     """
     from heatproof.cli.bars import bars
-    from heatproof.experiments.focus import layouts
+    from heatproof.focus import layout as place_targets
 
     with bars() as progress:
-        groups = layouts(out, explainer, seed, progress, device=device, **options)
-    finish(out, "layout", groups, ["layout"])
+        table = place_targets(explainer, target=target, seed=seed, device=device, out=out, progress=progress, **options)
+    finish(table, out / "layout.csv", [out / "layout.svg"])
 
 
 def randomise(
@@ -89,23 +98,33 @@ def randomise(
     explainer: Method = "grad_cam",
     seed: Seed = 0,
     device: DeviceOption = "cpu",
+    only: Annotated[
+        Part | None,
+        typer.Option(metavar="PART", help="cascade (block by block) or histogram (all at once) alone."),
+    ] = None,
+    target: Annotated[str | None, typer.Option(metavar="CLASS", help="Mosaics of this target class alone.")] = None,
     out: Out = Path("runs/focus-randomise"),
 ) -> None:
-    """Focus of the trained model, of a random one, and with layers randomised from the top: CSV and figures.
+    """Focus of the trained model, of a random one, and with blocks randomised from the top: CSV and figures.
+
+    A convolution with its batch norm is one block.
 
     Example: heatproof focus randomise --images photos --model my_net.py:build --labels labels.csv --draws 1
     """
     from heatproof.cli.bars import bars
-    from heatproof.experiments.focus import randomisation
+    from heatproof.focus import randomise as without_training
 
     with bars() as progress:
-        groups = randomisation(out, explainer, seed, progress, device=device, **({"draws": 3} | options))
-    finish(out, "randomise", groups, ["randomise", "histogram"])
+        table = without_training(
+            explainer, only=only, target=target, seed=seed, device=device, out=out, progress=progress, **options
+        )
+    figures = [out / f"{name}.svg" for name, part in FIGURES_OF_PARTS if only in (None, part)]
+    finish(table, out / ("histogram.csv" if only == "histogram" else "randomise.csv"), figures)
 
 
 app.command()(with_options(mosaics, Focus, OF_THE_MODEL))
-app.command()(with_options(layout, Focus, ("layout", "randomise", "draws", "paper_row", "mosaics")))
-app.command()(with_options(randomise, Focus, ("layout", "randomise", "paper_row", "mosaics")))
+app.command()(with_options(layout, Focus, ("layout", "only", "randomise", "draws", "paper_row", "mosaics")))
+app.command()(with_options(randomise, Focus, ("layout", "only", "randomise", "paper_row", "mosaics")))
 
 
 @app.command()
@@ -170,14 +189,14 @@ def planted_bias(
     typer.echo(f"table  {out / 'planted-bias.csv'}")
 
 
-def finish(folder: Path, name: str, groups: dict[str, list[float]], figures: list[str]) -> None:
+def finish(table: pl.DataFrame, path: Path, figures: Sequence[Path]) -> None:
     """Print the means, and where the files are."""
-    import math
+    from math import nan
 
-    for group, values in groups.items():
-        defined = [value for value in values if not math.isnan(value)]
-        mean = sum(defined) / len(defined) if defined else math.nan
+    for group in table["group"].unique(maintain_order=True):
+        defined = table.filter(group=group)["focus"].drop_nans().to_list()
+        mean = sum(defined) / len(defined) if defined else nan
         typer.echo(f"{group:<40} mean {mean:.3f}  n {len(defined)}")
-    typer.echo(f"table  {folder / (name + '.csv')}")
+    typer.echo(f"table  {path}")
     for figure in figures:
-        typer.echo(f"figure {folder / (figure + '.svg')}")
+        typer.echo(f"figure {figure}")
