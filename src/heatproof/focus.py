@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from heatproof.experiments.bias import COUNT, Findings, write_bias
 from heatproof.experiments.focus import Part, group_table, layouts, randomisation
 from heatproof.lazy import pl
 from heatproof.progress import Progress, silent
+from heatproof.results.bias import BELOW, LEVEL
+from heatproof.results.run import Results
 
-__all__ = ["layout", "randomise"]
+__all__ = ["Findings", "bias", "layout", "randomise"]
 
 
 def layout(
@@ -49,3 +53,27 @@ def randomise(
     """
     options |= {"only": target, "draws": draws, "device": device}
     return group_table(randomisation(Path(out), explainer, seed, progress, only, **options))
+
+
+def bias(
+    run: Results | Path | str,
+    explainer: str = "grad_cam",
+    *,
+    target: str | None = None,
+    partner: str | None = None,
+    count: int = COUNT,
+    names: Mapping[str, str] | Path | str | None = None,
+    below: float = BELOW,
+    level: float = LEVEL,
+    progress: Progress = silent,
+) -> Findings:
+    """What the model of a run of focus confuses: first as the paper has it, then by a test of ours.
+
+    The pair of the lowest mean Focus, or `target` and `partner`, with `count` of its mosaics and their heatmaps on a
+    page for an expert (`Findings.page`); then all pairs whose share is surely `below`, at this `level`. `names` are
+    what classes are called: a mapping, or a CSV with label and name. All of it is in the run's folder and on its page.
+    """
+    folder = run.folder if isinstance(run, Results) else run
+    return write_bias(
+        folder, explainer, below, level, progress, target=target, partner=partner, count=count, names=names
+    )

@@ -13,14 +13,19 @@ from heatproof.cli.benchmark_options import with_options
 from heatproof.cli.run import DeviceOption, Seed
 
 if TYPE_CHECKING:
+    from heatproof.experiments.bias import Findings
     from heatproof.lazy import pl
 
-app = typer.Typer(help="Focus: mosaics, layouts, randomised models, and the bias finder.", no_args_is_help=True)
+app = typer.Typer(
+    help="Focus: mosaics, layouts, randomised models, biases, and the paper's table.", no_args_is_help=True
+)
 
 Method = Annotated[str, typer.Option(metavar="NAME", help="The explainer.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")]
 Part = Literal["cascade", "histogram"]
 FIGURES_OF_PARTS = (("randomise", "cascade"), ("histogram", "histogram"))
+LISTED = 10
+"""Classes that are printed; the tables have them all."""
 OF_THE_MODEL = ("model", "trust", "weights", "labels", "mean", "std", "randomise", "draws", "paper_row", "mosaics")
 """Options of the benchmark that mosaics alone do not have."""
 
@@ -131,38 +136,88 @@ app.command()(with_options(randomise, Focus, ("layout", "only", "randomise", "pa
 def bias(
     run: Annotated[Path, typer.Argument(help="Folder of a run of focus.")],
     explainer: Annotated[str, typer.Option(help="Whose heatmaps to go by: one of the run.")] = "grad_cam",
-    below: Annotated[float, typer.Option(help="A pair is low below this share.")] = 0.5,
-    level: Annotated[float, typer.Option(help="Level of significance, after correction.")] = 0.05,
+    target: Annotated[
+        str | None, typer.Option(metavar="CLASS", help="The class to look at. Default: that of the lowest mean Focus.")
+    ] = None,
+    partner: Annotated[
+        str | None,
+        typer.Option(metavar="CLASS", help="The class beside it. Default: that beside which Focus is lowest."),
+    ] = None,
+    count: Annotated[int, typer.Option(metavar="N", help="Mosaics of the pair to show, lowest Focus first.")] = 8,
+    names: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What classes are called on pages: a CSV with label, name.")
+    ] = None,
+    below: Annotated[float, typer.Option(help="In the test, a pair is low below this share.")] = 0.5,
+    level: Annotated[float, typer.Option(help="Level of significance of the test, after correction.")] = 0.05,
 ) -> None:
-    """Which class the model sees in pictures of which other: CSV, matrix, and a section of the run's page.
+    """What the model confuses: first as the paper has it, then by a test of ours.
 
-    Example: heatproof focus bias runs/focus-standard
+    Classes by their mean Focus; for the lowest, the partner beside which it is lowest; the mosaics of that pair with
+    their heatmaps, as pictures and on a page to hand to an expert. Then a test of all pairs: CSV, matrix, and a section
+    of the run's page.
+
+    Examples:
+
+    heatproof focus bias runs/focus-standard
+
+    heatproof focus bias runs/focus-standard --target metal_cube --partner rubber_cube --count 20
     """
     from heatproof.cli.bars import bars
-    from heatproof.experiments.bias import write_bias
+    from heatproof.focus import bias as look_for_bias
     from heatproof.run_folder import REPORT
 
     with bars() as progress:
-        table, place, missing, follows_class = write_bias(run, explainer, below, level, progress)
-    found = table.filter("found")
-    typer.echo(f"{len(found)} of {len(table)} pairs have a share significantly below {below}")
-    for row in found.iter_rows(named=True):
+        found = look_for_bias(
+            run,
+            explainer,
+            target=target,
+            partner=partner,
+            count=count,
+            names=names,
+            below=below,
+            level=level,
+            progress=progress,
+        )
+    show_means("Focus by target class, lowest first", found.classes)
+    show_means(f"Focus of {found.target} beside each other class, lowest first", found.partners)
+    typer.echo(f"shown: {len(found.mosaics)} mosaics of {found.target} beside {found.partner}, lowest Focus first")
+    if found.page is not None:
+        typer.echo(f"for an expert {found.page}")
+    show_test(found, explainer, below)
+    if found.without_pictures:
+        typer.echo(f"without pictures: {found.without_pictures}", err=True)
+    typer.echo(f"tables {', '.join(str(found.folder / f'{name}.csv') for name in ('classes', 'partners', 'pairs'))}")
+    typer.echo(f"matrix {found.folder / 'matrix.svg'}\npage   {run / REPORT}")
+
+
+def show_means(title: str, means: pl.DataFrame) -> None:
+    """Mean Focus by class, the first ones."""
+    typer.echo(title)
+    for name, n, focus, low, high in means.head(LISTED).iter_rows():
+        span = f" ({low:.2f} to {high:.2f})" if n > 1 else ""
+        typer.echo(f"  {name:<30} {focus:.2f}{span}, n = {n}")
+    if len(means) > LISTED:
+        typer.echo(f"  and {len(means) - LISTED} more")
+
+
+def show_test(found: Findings, explainer: str, below: float) -> None:
+    """What the test says, and what it does not."""
+    low = found.pairs.filter("found")
+    typer.echo(f"test: {len(low)} of {len(found.pairs)} pairs have a share significantly below {below}")
+    for row in low.iter_rows(named=True):
         typer.echo(
             f"  {row['target_class']} is seen in {row['other_class']}: share {row['share']:.2f}"
             f" ({row['share_low']:.2f} to {row['share_high']:.2f}), Focus {row['focus']:.2f}, n = {row['n']},"
             f" corrected p = {row['p_corrected']:.2g}"
         )
-    if len(found) and not follows_class:
+    if low.is_empty():
+        typer.echo("  this does not say that there is no bias: see the mosaics")
+    elif not found.follows_class:
         typer.echo(
             f"caution: over all classes, Focus of {explainer} is not above chance. Either the model confuses this much,"
             " or these heatmaps do not follow the class and lie on what is conspicuous: try another explainer.",
             err=True,
         )
-    if missing:
-        typer.echo(f"without pictures: {missing}", err=True)
-    typer.echo(
-        f"tables {place / 'pairs.csv'}, {place / 'classes.csv'}\nmatrix {place / 'matrix.svg'}\npage   {run / REPORT}"
-    )
 
 
 @app.command("planted-bias")
