@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heatproof import focus
     from heatproof.api import Run, compare, dry_run, evaluate, explain, layers, load_run, run, show
     from heatproof.benchmarks.base import Benchmark, Opened, metric_words, option, register_benchmark, score_rows
     from heatproof.cases import Batch
@@ -35,6 +36,7 @@ __all__ = [
     "dry_run",
     "evaluate",
     "explain",
+    "focus",
     "layers",
     "load_run",
     "make_explainer",
@@ -80,6 +82,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "focus":
+        return importlib.import_module("heatproof.focus")
     if name not in _HOMES:
         raise AttributeError(f"module 'heatproof' has no attribute {name!r}")
     return getattr(importlib.import_module(f"heatproof.{_HOMES[name]}"), name)

@@ -82,6 +82,7 @@ class Story:
     captions   further lines under an example's title, by case
     marks      stretches of examples that explainers mark
     notes      what a reader of the table should know, said with the run's own numbers
+    figures    numbers about the network that no explainer changes, by name, such as its accuracy
     """
 
     title: str
@@ -95,6 +96,7 @@ class Story:
     captions: Mapping[str, str] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def metric(self) -> dict[str, MetricWords]:
@@ -135,6 +137,7 @@ class Cell:
     title   what is said when one points at it
     bar     between 0 and 1: the length of a bar in front of the text
     shade   between -1 (low, red) and 1 (high, blue)
+    part    1, 2 or 3: the part of a whole that it belongs to, in the colour that a panel gives it
     """
 
     text: str = ""
@@ -143,6 +146,7 @@ class Cell:
     bar: float | None = None
     shade: float | None = None
     framed: bool = False
+    part: int | None = None
 
 
 @dataclass(frozen=True)
@@ -169,11 +173,23 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Plate:
+    """One case looked at closely: pictures (caption, file) side by side, and rows of cells for what lies where."""
+
+    title: str
+    text: str
+    pictures: Sequence[tuple[str, str]]
+    places: Sequence[Sequence[Cell]] = ()
+    heading: str = ""
+    kind: str = "plate"
+
+
+@dataclass(frozen=True)
 class Section:
     """A further section of the page, made after the run by whoever has more to say about it."""
 
     title: str
-    blocks: Sequence[Paragraph | Table | Panel]
+    blocks: Sequence[Paragraph | Table | Panel | Plate]
 
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""

@@ -104,9 +104,9 @@ def test_heatmaps_made_again_are_those_of_the_run(folder, kept, tmp_path):
 
 def test_stricter_limits_leave_no_old_pictures(folder):
     write_bias(folder, "grad_cam@logit", **LOOSE)
-    table, place, _, _ = write_bias(folder, "grad_cam@logit")
-    assert not table["found"].any()
-    assert not list(place.glob("*.webp"))
+    found = write_bias(folder, "grad_cam@logit")
+    assert not found.pairs["found"].any()
+    assert not list(found.folder.glob("*.webp"))
     assert "Nothing found." in (folder / "report.html").read_text()
 
 
@@ -130,7 +130,8 @@ def test_pictures_that_cannot_be_made_are_named_and_the_pairs_kept(folder, capsy
         assert "without pictures: " in errors
         assert reason in errors
         assert "Without pictures: " in (folder / "report.html").read_text()
-    assert not list((folder / "sections").rglob("*.webp"))
+        assert "for an expert" not in out
+    assert not list((folder / "sections").rglob("*.webp")) + list((folder / "sections").rglob("*.jpg"))
 
 
 def test_a_model_that_was_an_object(tmp_path):
@@ -140,10 +141,11 @@ def test_a_model_that_was_an_object(tmp_path):
     options = {"images": shipped_pictures(), "model": torch.nn.Sequential(*layers), "per_class": 12, "tile": 16}
     for keep in (False, True):
         run = heatproof.run("focus", explainers="gradient", keep_heatmaps=keep, out=tmp_path / str(keep), **options)
-        table, place, note, _ = write_bias(run.folder, "gradient", below=0.9)
-        assert table["found"].any()
-        assert bool(list(place.glob("*.webp"))) is keep
-        assert note is None if keep else "Python object" in note
+        found = write_bias(run.folder, "gradient", below=0.9)
+        assert found.pairs["found"].any()
+        assert bool(list(found.folder.glob("*.webp"))) is keep
+        assert (found.page is not None) is keep
+        assert found.without_pictures is None if keep else "Python object" in found.without_pictures
 
 
 def test_a_run_that_is_redone_loses_its_findings(folder):

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import heatproof
 from heatproof.cli.app import app
 from heatproof.errors import HeatproofError
 
@@ -51,6 +52,36 @@ def test_randomised_models_have_a_table_and_two_figures(tmp_path):
     assert sum(row["group"] == "object_classifier" for row in rows) == 6
     assert (out / "randomise.svg").exists()
     assert "n = 12" in (out / "histogram.svg").read_text()
+
+
+def test_one_part_of_the_test_alone(tmp_path):
+    words = ("focus", "randomise", "--per-class", 1, "--draws", 1, "--explainer", "grad_cam")
+    printed = call(*words, "--only", "histogram", "--out", tmp_path / "h")
+    assert "cascade" not in printed
+    assert {row["group"] for row in table(tmp_path / "h" / "histogram.csv")} == {"object_classifier", "random"}
+    assert not (tmp_path / "h" / "randomise.svg").exists()
+    assert "density" in (tmp_path / "h" / "histogram.svg").read_text()
+    printed = call(*words, "--only", "cascade", "--target", "metal_cube", "--out", tmp_path / "c")
+    rows = table(tmp_path / "c" / "randomise.csv")
+    blocks = ["linear", *(f"features.{place}" for place in (9, 6, 3, 0))]
+    steps = [f"cascade-{number:02d}-{name}" for number, name in enumerate(blocks, 1)]
+    assert [row["group"] for row in rows] == ["object_classifier", *steps]
+    assert not (tmp_path / "c" / "histogram.svg").exists()
+    assert f"figure {tmp_path / 'c' / 'randomise.svg'}" in printed
+    with pytest.raises(HeatproofError, match="unknown part of the test 'cascades'\\. Did you mean 'cascade'"):
+        heatproof.focus.randomise(only="cascades", out=tmp_path / "x")
+
+
+def test_layouts_of_one_target(tmp_path):
+    words = ("focus", "layout", "--explainer", "oracle", "--per-class", 3)
+    call(*words, "--target", "metal_cube", "--out", tmp_path / "l")
+    rows = table(tmp_path / "l" / "layout.csv")
+    assert len(rows) == 7 * 3
+    run = heatproof.load_run(tmp_path / "l" / "top")
+    assert set(run.scores()["target_class"].drop_nulls()) == {"metal_cube"}
+    same = heatproof.focus.layout("oracle", target="metal_cube", per_class=3, out=tmp_path / "l")
+    assert same.rows() == [(row["group"], float(row["focus"])) for row in rows]
+    refused("there is no class 'cat' among the pictures", *words, "--target", "cat", "--out", tmp_path / "x")
 
 
 def test_mosaics_are_written_and_run_on(tmp_path):

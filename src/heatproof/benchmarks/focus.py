@@ -22,7 +22,7 @@ from heatproof.benchmarks.base import (
     require_limit,
     score_rows,
 )
-from heatproof.benchmarks.focus_alone import accuracy_alone
+from heatproof.benchmarks.focus_alone import Alone, accuracy_alone
 from heatproof.benchmarks.references import read_reference
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.objects import SIDE, shipped_pictures
@@ -106,7 +106,7 @@ class Focus(Benchmark, MosaicSettings):
     fit: Fit | None = option(None, "How a picture becomes a tile: crop (original) or squash.")
     limit: int | None = option(None, "Use this many mosaics only, of all classes evenly.")
     randomise: Randomise = option(
-        "none", "Explain also the model with all weights drawn anew (all), or layer by layer (cascade)."
+        "none", "Explain also the model with all weights drawn anew (all), or block by block (cascade)."
     )
     draws: int = option(1, "Times that random weights are drawn.")
     paper_row: str | None = option(
@@ -195,7 +195,7 @@ class Focus(Benchmark, MosaicSettings):
         classifier = with_logits(classifier, sample)
         outputs = output_numbers(classifier, classes, sample)
         classifier = with_channels_last(classifier, sample)
-        versions = Versions(classifier.name, classifier.module, self.randomise, self.draws, seed)
+        versions = Versions(classifier.name, classifier.module, self.randomise, self.draws, seed, sample[:1])
         per_chunk = max(1, CHUNK_VALUES // (3 * (drawn[0].grid * side) ** 2))
         seen = Seen(drawn, classifier, outputs, side, fit)
         logits = torch.zeros(len(drawn), 1 + max(outputs.values()))
@@ -218,6 +218,7 @@ class Focus(Benchmark, MosaicSettings):
                 poolings=("paper", *poolings),
                 words=Words(cases="mosaics", truth="the tiles of the target class", as_published="logit"),
                 examples={mosaic.name: mosaic.target for mosaic in drawn if mosaic.name in shown},
+                figures={} if alone is None else alone.figures,
             ),
             settings={
                 **{name: getattr(self, name) for name in ("per_class", "grid", "targets", "layout", "repeats", "only")},
@@ -286,7 +287,7 @@ class OpenedFocus(Opened):
     seen: Seen
     versions: Versions
     predicted: Mapping[str, torch.Tensor]
-    alone: float | None
+    alone: Alone | None
 
     def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
         places = {place // self.per_chunk for place, mosaic in enumerate(self.seen.drawn) if mosaic.name in cases}
@@ -352,7 +353,9 @@ class OpenedFocus(Opened):
             f"{explainer} {best_pooling(group)}"
             for (explainer, _), group in rows.group_by("explainer", "target", maintain_order=True)
         ]
-        named = "" if self.alone is None else f" The model names {self.alone:.1%} of the single pictures right."
+        named = (
+            "" if self.alone is None else f" The model names {self.alone.accuracy:.1%} of the single pictures right."
+        )
         row = self.recipe.paper_row
         whose = "the mean over its twelve networks" if row is None else f"its row {row}"
         return Ending(

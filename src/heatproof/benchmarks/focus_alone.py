@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,29 @@ if TYPE_CHECKING:
 BATCH = 16
 
 
+@dataclass(frozen=True)
+class Alone:
+    """How many single pictures of each class there are, and how many of them the classifier names right."""
+
+    pictures: Mapping[str, int]
+    right: Mapping[str, int]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of all pictures."""
+        return sum(self.right.values()) / sum(self.pictures.values())
+
+    @property
+    def mean_class_accuracy(self) -> float:
+        """The share of each class, and of these the mean, as the paper has it."""
+        shares = [self.right.get(label, 0) / count for label, count in self.pictures.items()]
+        return sum(shares) / len(shares)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return {"accuracy": self.accuracy, "mean_class_accuracy": self.mean_class_accuracy}
+
+
 def accuracy_alone(
     classifier: Classifier,
     outputs: Mapping[str, int],
@@ -27,24 +52,25 @@ def accuracy_alone(
     side: int,
     fit: Fit,
     progress: Progress = silent,
-) -> float | None:
-    """The share of the single pictures whose class has the highest logit of all; None if they are too small for it."""
+) -> Alone | None:
+    """The single pictures whose class has the highest logit of all; None if they are too small for the network."""
     total = len({file for mosaic in mosaics for file in mosaic.files})
     from heatproof.explainers.wrapped import reached
 
-    right: list[bool] = []
+    pictures, right = Counter[str](), Counter[str]()
     tiles, module = single_pictures(mosaics, side, fit), reached(classifier.module)
     with torch.no_grad(), untouched(module):
         while some := list(islice(tiles, BATCH)):
-            progress("single pictures", len(right), total)
+            progress("single pictures", pictures.total(), total)
             pixels, labels = zip(*some, strict=True)
             try:
                 named = module(classifier.inputs(np.stack(pixels))).argmax(1).tolist()
             except RuntimeError:  # a mosaic has room for all strides of the network, one picture may not
                 return None
-            right += [found == outputs[label] for found, label in zip(named, labels, strict=True)]
+            pictures.update(labels)
+            right.update(label for found, label in zip(named, labels, strict=True) if found == outputs[label])
     progress("single pictures", total, total)
-    return sum(right) / len(right)
+    return Alone(pictures, right)
 
 
 def single_pictures(mosaics: Sequence[Mosaic], side: int, fit: Fit) -> Iterator[tuple[NDArray[np.uint8], str]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,10 +12,20 @@ from heatproof.benchmarks.focus import Focus
 from heatproof.cli.benchmark_options import with_options
 from heatproof.cli.run import DeviceOption, Seed
 
-app = typer.Typer(help="Focus: mosaics, layouts, randomised models, and the bias finder.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from heatproof.experiments.bias import Findings
+    from heatproof.lazy import pl
+
+app = typer.Typer(
+    help="Focus: mosaics, layouts, randomised models, biases, and the paper's table.", no_args_is_help=True
+)
 
 Method = Annotated[str, typer.Option(metavar="NAME", help="The explainer.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")]
+Part = Literal["cascade", "histogram"]
+FIGURES_OF_PARTS = (("randomise", "cascade"), ("histogram", "histogram"))
+LISTED = 10
+"""Classes that are printed; the tables have them all."""
 OF_THE_MODEL = ("model", "trust", "weights", "labels", "mean", "std", "randomise", "draws", "paper_row", "mosaics")
 """Options of the benchmark that mosaics alone do not have."""
 
@@ -71,18 +82,21 @@ def layout(
     explainer: Method = "grad_cam",
     seed: Seed = 0,
     device: DeviceOption = "cpu",
+    target: Annotated[
+        str | None, typer.Option("--target", "--only", metavar="CLASS", help="Mosaics of this target class alone.")
+    ] = None,
     out: Out = Path("runs/focus-layout"),
 ) -> None:
     """Focus with the targets in each of the six places, and at random: CSV and box plots.
 
-    Example: heatproof focus layout --explainer lrp:composite=focus
+    Example: heatproof focus layout --explainer lrp:composite=focus --target metal_cube
     """
     from heatproof.cli.bars import bars
-    from heatproof.experiments.focus import layouts
+    from heatproof.focus import layout as place_targets
 
     with bars() as progress:
-        groups = layouts(out, explainer, seed, progress, device=device, **options)
-    finish(out, "layout", groups, ["layout"])
+        table = place_targets(explainer, target=target, seed=seed, device=device, out=out, progress=progress, **options)
+    finish(table, out / "layout.csv", [out / "layout.svg"])
 
 
 def randomise(
@@ -90,61 +104,121 @@ def randomise(
     explainer: Method = "grad_cam",
     seed: Seed = 0,
     device: DeviceOption = "cpu",
+    only: Annotated[
+        Part | None,
+        typer.Option(metavar="PART", help="cascade (block by block) or histogram (all at once) alone."),
+    ] = None,
+    target: Annotated[str | None, typer.Option(metavar="CLASS", help="Mosaics of this target class alone.")] = None,
     out: Out = Path("runs/focus-randomise"),
 ) -> None:
-    """Focus of the trained model, of a random one, and with layers randomised from the top: CSV and figures.
+    """Focus of the trained model, of a random one, and with blocks randomised from the top: CSV and figures.
+
+    A convolution with its batch norm is one block.
 
     Example: heatproof focus randomise --images photos --model my_net.py:build --labels labels.csv --draws 1
     """
     from heatproof.cli.bars import bars
-    from heatproof.experiments.focus import randomisation
+    from heatproof.focus import randomise as without_training
 
     with bars() as progress:
-        groups = randomisation(out, explainer, seed, progress, device=device, **({"draws": 3} | options))
-    finish(out, "randomise", groups, ["randomise", "histogram"])
+        table = without_training(
+            explainer, only=only, target=target, seed=seed, device=device, out=out, progress=progress, **options
+        )
+    figures = [out / f"{name}.svg" for name, part in FIGURES_OF_PARTS if only in (None, part)]
+    finish(table, out / ("histogram.csv" if only == "histogram" else "randomise.csv"), figures)
 
 
 app.command()(with_options(mosaics, Focus, OF_THE_MODEL))
-app.command()(with_options(layout, Focus, ("layout", "randomise", "draws", "paper_row", "mosaics")))
-app.command()(with_options(randomise, Focus, ("layout", "randomise", "paper_row", "mosaics")))
+app.command()(with_options(layout, Focus, ("layout", "only", "randomise", "draws", "paper_row", "mosaics")))
+app.command()(with_options(randomise, Focus, ("layout", "only", "randomise", "paper_row", "mosaics")))
 
 
 @app.command()
 def bias(
     run: Annotated[Path, typer.Argument(help="Folder of a run of focus.")],
     explainer: Annotated[str, typer.Option(help="Whose heatmaps to go by: one of the run.")] = "grad_cam",
-    below: Annotated[float, typer.Option(help="A pair is low below this share.")] = 0.5,
-    level: Annotated[float, typer.Option(help="Level of significance, after correction.")] = 0.05,
+    target: Annotated[
+        str | None, typer.Option(metavar="CLASS", help="The class to look at. Default: that of the lowest mean Focus.")
+    ] = None,
+    partner: Annotated[
+        str | None,
+        typer.Option(metavar="CLASS", help="The class beside it. Default: that beside which Focus is lowest."),
+    ] = None,
+    count: Annotated[int, typer.Option(metavar="N", help="Mosaics of the pair to show, lowest Focus first.")] = 8,
+    names: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What classes are called on pages: a CSV with label, name.")
+    ] = None,
+    below: Annotated[float, typer.Option(help="In the test, a pair is low below this share.")] = 0.5,
+    level: Annotated[float, typer.Option(help="Level of significance of the test, after correction.")] = 0.05,
 ) -> None:
-    """Which class the model sees in pictures of which other: CSV, matrix, and a section of the run's page.
+    """What the model confuses: first as the paper has it, then by a test of ours.
 
-    Example: heatproof focus bias runs/focus-standard
+    Classes by their mean Focus; for the lowest, the partner beside which it is lowest; the mosaics of that pair with
+    their heatmaps, as pictures and on a page to hand to an expert. Then a test of all pairs: CSV, matrix, and a section
+    of the run's page.
+
+    Examples:
+
+    heatproof focus bias runs/focus-standard
+
+    heatproof focus bias runs/focus-standard --target metal_cube --partner rubber_cube --count 20
     """
     from heatproof.cli.bars import bars
-    from heatproof.experiments.bias import write_bias
+    from heatproof.focus import bias as look_for_bias
     from heatproof.run_folder import REPORT
 
     with bars() as progress:
-        table, place, missing, follows_class = write_bias(run, explainer, below, level, progress)
-    found = table.filter("found")
-    typer.echo(f"{len(found)} of {len(table)} pairs have a share significantly below {below}")
-    for row in found.iter_rows(named=True):
+        found = look_for_bias(
+            run,
+            explainer,
+            target=target,
+            partner=partner,
+            count=count,
+            names=names,
+            below=below,
+            level=level,
+            progress=progress,
+        )
+    show_means("Focus by target class, lowest first", found.classes)
+    show_means(f"Focus of {found.target} beside each other class, lowest first", found.partners)
+    typer.echo(f"shown: {len(found.mosaics)} mosaics of {found.target} beside {found.partner}, lowest Focus first")
+    if found.page is not None:
+        typer.echo(f"for an expert {found.page}")
+    show_test(found, explainer, below)
+    if found.without_pictures:
+        typer.echo(f"without pictures: {found.without_pictures}", err=True)
+    typer.echo(f"tables {', '.join(str(found.folder / f'{name}.csv') for name in ('classes', 'partners', 'pairs'))}")
+    typer.echo(f"matrix {found.folder / 'matrix.svg'}\npage   {run / REPORT}")
+
+
+def show_means(title: str, means: pl.DataFrame) -> None:
+    """Mean Focus by class, the first ones."""
+    typer.echo(title)
+    for name, n, focus, low, high in means.head(LISTED).iter_rows():
+        span = f" ({low:.2f} to {high:.2f})" if n > 1 else ""
+        typer.echo(f"  {name:<30} {focus:.2f}{span}, n = {n}")
+    if len(means) > LISTED:
+        typer.echo(f"  and {len(means) - LISTED} more")
+
+
+def show_test(found: Findings, explainer: str, below: float) -> None:
+    """What the test says, and what it does not."""
+    low = found.pairs.filter("found")
+    typer.echo(f"test: {len(low)} of {len(found.pairs)} pairs have a share significantly below {below}")
+    for row in low.iter_rows(named=True):
         typer.echo(
             f"  {row['target_class']} is seen in {row['other_class']}: share {row['share']:.2f}"
             f" ({row['share_low']:.2f} to {row['share_high']:.2f}), Focus {row['focus']:.2f}, n = {row['n']},"
             f" corrected p = {row['p_corrected']:.2g}"
         )
-    if len(found) and not follows_class:
+    if low.is_empty():
+        typer.echo("  this does not say that there is no bias: see the mosaics")
+    elif not found.follows_class:
         typer.echo(
             f"caution: over all classes, Focus of {explainer} is not above chance. Either the model confuses this much,"
             " or these heatmaps do not follow the class and lie on what is conspicuous: try another explainer.",
             err=True,
         )
-    if missing:
-        typer.echo(f"without pictures: {missing}", err=True)
-    typer.echo(
-        f"tables {place / 'pairs.csv'}, {place / 'classes.csv'}\nmatrix {place / 'matrix.svg'}\npage   {run / REPORT}"
-    )
 
 
 @app.command("planted-bias")
@@ -171,14 +245,14 @@ def planted_bias(
     typer.echo(f"table  {out / 'planted-bias.csv'}")
 
 
-def finish(folder: Path, name: str, groups: dict[str, list[float]], figures: list[str]) -> None:
+def finish(table: pl.DataFrame, path: Path, figures: Sequence[Path]) -> None:
     """Print the means, and where the files are."""
-    import math
+    from math import nan
 
-    for group, values in groups.items():
-        defined = [value for value in values if not math.isnan(value)]
-        mean = sum(defined) / len(defined) if defined else math.nan
+    for group in table["group"].unique(maintain_order=True):
+        defined = table.filter(group=group)["focus"].drop_nans().to_list()
+        mean = sum(defined) / len(defined) if defined else nan
         typer.echo(f"{group:<40} mean {mean:.3f}  n {len(defined)}")
-    typer.echo(f"table  {folder / (name + '.csv')}")
+    typer.echo(f"table  {path}")
     for figure in figures:
-        typer.echo(f"figure {folder / (figure + '.svg')}")
+        typer.echo(f"figure {figure}")

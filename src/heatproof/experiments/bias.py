@@ -1,21 +1,24 @@
-"""What `heatproof focus bias` leaves in a run folder: tables, figure, pictures, and a section of the page."""
+"""What `heatproof focus bias` leaves in a run folder: tables, pictures, a page for an expert, a section of the page."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from heatproof.api import Run
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, require_whole
+from heatproof.experiments.bias_words import lowest_panel, section, sheet
 from heatproof.experiments.figures import pair_matrix
 from heatproof.experiments.focus import write_text
-from heatproof.experiments.worst import picture_name, write_worst
+from heatproof.experiments.worst import look_up, numbered_name, plain_name, write_named, write_worst
 from heatproof.lazy import pl
+from heatproof.mosaics.pictures import read_table
 from heatproof.progress import Progress, silent
 from heatproof.report.sections import write_section
+from heatproof.report.sheet import write_sheet
 from heatproof.results.bias import (
     BELOW,
     LEAST,
@@ -24,181 +27,154 @@ from heatproof.results.bias import (
     class_means,
     find_pairs,
     first_model,
+    lowest_pair,
     over_all_classes,
+    pair_mosaics,
     pair_rows,
+    partner_means,
     tile_shares,
     worst_mosaics,
 )
-from heatproof.story import Cell, Panel, Paragraph, Section, Table
 from heatproof.workspace import write_whole
 
+COUNT = 8
+"""Mosaics of the lowest pair that are shown."""
 SHOWN_PAIRS, SHOWN_MOSAICS = 6, 4
 """Found pairs that are shown with pictures, and mosaics of each."""
-Row = Mapping[str, Any]
+PAGE = "pair.html"
 
 
-class Findings(NamedTuple):
-    """Every pair, the folder of the files, why there are no pictures where there should be some, and a caution."""
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What the model confuses.
 
+    classes            mean Focus of each target class, lowest first
+    target, partner    the pair that is shown: the lowest, unless another was asked for
+    partners           mean Focus of the target beside each other class, lowest first
+    mosaics            the shown mosaics of the pair, lowest Focus first
+    pairs              every pair in our test, lowest share first; `found` where it is surely low
+    folder             of the files
+    page               for an expert; None where there can be no pictures
+    without_pictures   why, then
+    follows_class      whether Focus over all classes is surely above chance, so that heatmaps can be trusted in this
+    """
+
+    classes: pl.DataFrame
+    target: str
+    partner: str
+    partners: pl.DataFrame
+    mosaics: pl.DataFrame
     pairs: pl.DataFrame
     folder: Path
+    page: Path | None
     without_pictures: str | None
     follows_class: bool
-    """Whether Focus over all classes is surely above chance, so that the heatmaps can be trusted in this."""
 
 
 def write_bias(
-    folder: Path,
+    folder: Path | str,
     explainer: str = "grad_cam",
     below: float = BELOW,
     level: float = LEVEL,
     progress: Progress = silent,
+    *,
+    target: str | None = None,
+    partner: str | None = None,
+    count: int = COUNT,
+    names: Mapping[str, str] | Path | str | None = None,
 ) -> Findings:
-    """What the model confuses, by the heatmaps of a run: tables, figure and pictures in its folder, and on its page.
+    """What the model confuses, by the heatmaps of a run: tables and pictures in its folder, and on its page.
 
-    sections/EXPLAINER/ holds classes.csv, pairs.csv, matrix.svg, worst.csv with the worst mosaics of the found pairs,
-    their pictures, bias.json with the settings, and section.json for the page.
+    sections/EXPLAINER/ holds classes.csv, partners.csv, pairs.csv, matrix.svg, worst.csv with the worst mosaics of the
+    found pairs, their pictures, bias.json with the settings, and section.json for the page. TARGET-beside-PARTNER/ in
+    it holds the page for an expert, its pictures, and mosaics.csv; those of other pairs stay.
     """
+    require_whole("count", count, 1)
     run = Run(folder)
     entry = chosen_explainer(run, explainer)
-    shares = tile_shares(run, entry)
+    called = read_names(names)
+    shares = with_names(tile_shares(run, entry), called)
     pairs = pair_rows(shares)
     table = find_pairs(pairs, below, level, progress=progress)
-    place = run.files.path("sections", entry["folder"])
-    worst = worst_mosaics(pairs, table.filter("found").head(SHOWN_PAIRS), SHOWN_MOSAICS)
-    shutil.rmtree(place, ignore_errors=True)
-    problem = None
-    if len(worst):
-        try:
-            write_worst(run, entry, worst, place, progress)
-        except HeatproofError as error:  # the pairs are found all the same
-            problem = str(error)
     classes = class_means(shares)
-    write_whole(place / "classes.csv", classes.write_csv)
-    write_whole(place / "pairs.csv", table.write_csv)
-    write_whole(place / "worst.csv", worst.write_csv)
-    write_text(place / "matrix.svg", pair_matrix(table, below))
-    settings = {"explainer": entry["explainer"], "target": entry["target"], "model": first_model(run)}
-    counts = {"mosaics": len(shares), "without_relevance": int(shares["share_0"].is_nan().sum()), "least": LEAST}
+    given = (called.get(name, name) if name else None for name in (target, partner))
+    first, second = lowest_pair(pairs, classes, *given)
+    partners, every = partner_means(pairs, first), pair_mosaics(pairs, first, second)
+    mosaics = every.head(count).join(shares.drop("target_class"), on="case", maintain_order="left")
+    worst = worst_mosaics(pairs, table.filter("found").head(SHOWN_PAIRS), SHOWN_MOSAICS)
+
+    place = run.files.path("sections", entry["folder"])
+    beside = place / plain_name(first, "beside", second)
+    clear(place, beside)
+    problem = None
+    try:
+        shown = look_up(run, entry, {*mosaics["case"], *worst["case"]}, progress, called)
+        write_worst(shown, worst, place)
+        write_named(shown, mosaics, beside)
+    except HeatproofError as error:  # the pairs are found all the same
+        problem = str(error)
+
     overall = over_all_classes(shares)
-    content = settings | overall | {"below": below, "level": level, "without_pictures": problem} | counts
-    write_text(place / "bias.json", json.dumps(content, indent=2) + "\n")
-    write_section(run.files, entry["folder"], section(content, table, classes, worst))
+    settings = (
+        {"explainer": entry["explainer"], "target": entry["target"], "model": first_model(run)}
+        | overall
+        | {"below": below, "level": level, "without_pictures": problem}
+        | {"mosaics": len(shares), "without_relevance": int(shares["share_0"].is_nan().sum()), "least": LEAST}
+        | {"lowest_target": first, "lowest_partner": second, "is_lowest": target is None and partner is None}
+    )
+    for name, frame in (("classes", classes), ("partners", partners), ("pairs", table), ("worst", worst)):
+        write_whole(place / f"{name}.csv", frame.write_csv)
+    write_text(place / "matrix.svg", pair_matrix(table, below))
+    write_text(place / "bias.json", json.dumps(settings, indent=2) + "\n")
+    panel = lowest_panel(settings, mosaics, len(every), beside.name)
+    write_section(run.files, entry["folder"], section(settings, table, classes, partners, worst, panel))
+    page = None
+    if problem is None:
+        write_whole(beside / "mosaics.csv", with_files(mosaics).write_csv)
+        line = next(table.filter(target_class=first, other_class=second).iter_rows(named=True), None)
+        about = f"run {run.folder.name}, seed {run.manifest['configuration']['seed']}, {run.manifest['created'][:10]}"
+        page = write_sheet(beside / PAGE, sheet(settings, line, classes, partners, mosaics, len(every)), about)
     run.report()
-    return Findings(table, place, problem, overall["follows_class"])
+    return Findings(
+        classes, first, second, partners, mosaics, table, place, page, problem, bool(overall["follows_class"])
+    )
 
 
-def section(settings: Row, pairs: pl.DataFrame, classes: pl.DataFrame, worst: pl.DataFrame) -> Section:
-    """The page's section on what the model confuses."""
-    found = pairs.filter("found")
-    shown = [pair for pair in found.iter_rows(named=True) if len(of_pair(worst, pair))]
-    blocks: list[Paragraph | Table | Panel] = [Paragraph(how_it_was_found(settings), tone="soft")]
-    test = f"(t-test corrected for skewness, level {settings['level']:g}, by Holm's method for {len(pairs)} pairs)"
-    if len(found):
-        lead = f"{len(found)} of {len(pairs)} pairs found:"
-        blocks.append(Paragraph(f"share surely below {percent(settings['below'])} % {test}.", lead, "bad"))
-        if not settings["follows_class"]:
-            blocks.append(Paragraph(caution(settings), "Caution:", "bad"))
+def with_files(mosaics: pl.DataFrame) -> pl.DataFrame:
+    """The shown mosaics with the names of their pictures."""
+    rows = list(enumerate(mosaics.iter_rows(named=True), 1))
+    kinds = ("mosaic", "heatmap")
+    return mosaics.with_columns(pl.Series(kind, [numbered_name(i, kind, row) for i, row in rows]) for kind in kinds)
+
+
+def read_names(names: Mapping[str, str] | Path | str | None) -> dict[str, str]:
+    """What classes are called: a mapping, or a CSV with columns label and name. No two may have one name."""
+    if names is None:
+        return {}
+    if isinstance(names, Mapping):
+        found, where = dict(names), "names"
     else:
-        said = f"No pair of {len(pairs)} has a share surely below {percent(settings['below'])} % {test}."
-        limits = " Biases that these pictures do not show cannot be found with them."
-        blocks.append(Paragraph(said + limits, "Nothing found.", "good"))
-    if untested := len(pairs.filter(pl.col("n") < settings["least"])):
-        few = f"{untested} pair(s) have fewer than {settings['least']} mosaics and were not tested."
-        blocks.append(Paragraph(few, tone="soft"))
-    blocks += [panel(pair, of_pair(worst, pair)) for pair in shown]
-    if settings["without_pictures"]:
-        blocks.append(Paragraph(f"Without pictures: {settings['without_pictures']}", tone="soft"))
-    if len(found) > len(shown):
-        rest = f"The other {len(found) - len(shown)} found pairs are framed below and listed in pairs.csv."
-        blocks.append(Paragraph(rest, tone="soft"))
-    return Section("What the model confuses", [*blocks, class_table(classes), share_matrix(pairs, settings["below"])])
+        found = {row["label"]: row["name"] for row in read_table(Path(names), ("label", "name"))}
+        where = str(names)
+    twice = sorted({name for name in found.values() if list(found.values()).count(name) > 1})
+    if twice or "" in found.values():
+        said = f"{twice[0]!r} is the name of two classes" if twice and twice[0] else "a class has an empty name"
+        raise HeatproofError(f"{where}: {said}; give each its own.")
+    return found
 
 
-def how_it_was_found(settings: Row) -> str:
-    left_out = f", {settings['without_relevance']} of them without any positive relevance and left out"
-    target = f" of the {settings['target']}" if settings["target"] else ""
-    return (
-        f"Model {settings['model']}, by {settings['explainer']}{target}, {settings['mosaics']} mosaics"
-        f"{left_out if settings['without_relevance'] else ''}. A pair's share is the part of the relevance for the"
-        " target that lies on its own pictures, out of that on its own and on the other class's, per picture: at 50 %"
-        " the model sees as much of the target in the other class as in the target."
-    )
+def with_names(shares: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+    """The classes of mosaics by what they are called."""
+    columns = [name for name in shares.columns if name == "target_class" or name.startswith("label_")]
+    known = {label for name in columns for label in shares[name]}
+    if taken := sorted({names[label] for label in known & set(names)} & (known - set(names))):
+        raise HeatproofError(f"names: {taken[0]!r} is another class already; give each its own name.")
+    return shares.with_columns(pl.col(columns).replace(dict(names))) if names else shares
 
 
-def caution(settings: Row) -> str:
-    return (
-        f"over all classes, Focus is {percent(settings['focus'])} %, not surely above chance"
-        f" ({percent(settings['chance'])} %). Either the model confuses this much, or these heatmaps do not follow the"
-        " class and lie on what is conspicuous. The pictures tell which; so does another explainer."
-    )
-
-
-def panel(pair: Row, worst: list[Row]) -> Panel:
-    """A found pair: its share, where the relevance lies, and its worst mosaics."""
-    target, other = pair["target_class"], pair["other_class"]
-    share = f"{percent(pair['share'])} % ({percent(pair['share_low'])} to {percent(pair['share_high'])})"
-    return Panel(
-        title=f"{target} is seen in {other}",
-        text=f"Share {share}, corrected {p_value(pair)}, {pair['n']} mosaics. Of all relevance for {target}:",
-        parts=[
-            (pair["focus"], f"on {target}"),
-            (pair["other_part"], f"on {other}"),
-            (pair["remaining_part"], "on the rest"),
-        ],
-        figures=[
-            (
-                f"{row['case']}: share {percent(row['share'])} %",
-                [picture_name("mosaic", row), picture_name("heatmap", row)],
-            )
-            for row in worst
-        ],
-    )
-
-
-def of_pair(worst: pl.DataFrame, pair: Row) -> list[Row]:
-    rows = worst.filter(target_class=pair["target_class"], other_class=pair["other_class"])
-    return list(rows.iter_rows(named=True))
-
-
-def class_table(classes: pl.DataFrame) -> Table:
-    rows = [
-        (
-            row["target_class"],
-            [
-                Cell(f"{100 * row['focus']:.1f}", row["focus"], bar=row["focus"]),
-                Cell(f"{100 * row['focus_low']:.1f} to {100 * row['focus_high']:.1f}", row["focus_low"]),
-                Cell(str(row["n"]), row["n"]),
-            ],
-        )
-        for row in classes.iter_rows(named=True)
-    ]
-    return Table("Focus by target class", ["target", "Focus", "95 % interval", "mosaics"], rows)
-
-
-def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
-    """The share of every pair: the target in the row, the other class in the column."""
-    cells = {(row["target_class"], row["other_class"]): row for row in pairs.iter_rows(named=True)}
-    names = sorted({name for pair in cells for name in pair})
-
-    def cell(row: Row | None) -> Cell:
-        if row is None:
-            return Cell()
-        gap = row["share"] - below
-        interval = f"{percent(row['share_low'])} to {percent(row['share_high'])}"
-        title = f"{interval}, Focus {percent(row['focus'])}, n = {row['n']}, corrected {p_value(row)}"
-        shade = gap / below if gap < 0 else gap / (1 - below)
-        return Cell(percent(row["share"]), title=title, shade=shade, framed=row["found"])
-
-    rows = [(target, [cell(cells.get((target, other))) for other in names]) for target in names]
-    note = "Percent; the target in the row, the other class in the column."
-    note += f" Red: below {percent(below)}. Framed: surely so."
-    return Table("Share of each pair", ["", *names], rows, matrix=True, note=note)
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f}"
-
-
-def p_value(row: Row) -> str:
-    return "p < 0.001" if row["p_corrected"] < 0.001 else f"p = {row['p_corrected']:.2g}"
+def clear(place: Path, pair: Path) -> None:
+    """Remove what an earlier call has left, but for the pages of other pairs."""
+    shutil.rmtree(pair, ignore_errors=True)
+    for path in place.glob("*"):
+        if path.is_file():
+            path.unlink()

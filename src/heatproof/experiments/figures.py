@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
 from heatproof.lazy import np, pl
 from heatproof.report.gallery import document
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 LABEL, WIDTH, ROW, CELL = 230, 520, 26, 46
-BINS, BARS = 25, 120
-"""Bins of a histogram, and its height."""
+BINS, BARS, POINTS = 25, 120, 201
+"""Bins of a histogram, its height, and the points of the line over it."""
+AT_ONCE = 1000
+"""Values that a density is summed over at once."""
 
 
 def box_plot(title: str, groups: Mapping[str, Sequence[float]]) -> str:
@@ -45,29 +50,54 @@ def box_plot(title: str, groups: Mapping[str, Sequence[float]]) -> str:
 
 
 def histograms(title: str, groups: Mapping[str, Sequence[float]]) -> str:
-    """A histogram per group from 0 to 1, one below the other; 0.5 marked. Heights are shares of the group."""
+    """A histogram per group from 0 to 1 with its density as a line, one below the other; 0.5 marked.
+
+    Heights are shares of the group; the density is scaled to a bin, so that bars and line have one scale.
+    """
     parts = [f'<text class="title" x="0" y="14">{escape(title)}</text>']
-    shares = {}
+    places = np.linspace(0.0, 1.0, POINTS)
+    shares, lines, means = {}, {}, {}
     for name, values in groups.items():
         defined = np.asarray(values, dtype=float)
         defined = defined[~np.isnan(defined)]
         counts, _ = np.histogram(defined, BINS, (0.0, 1.0))
-        shares[name] = (counts / max(1, len(defined)), f"mean {defined.mean() if len(defined) else np.nan:.3f}")
-    most = max(float(share.max()) for share, _ in shares.values()) or 1.0
-    for place, (name, (share, mean)) in enumerate(shares.items()):
+        shares[name] = counts / max(1, len(defined))
+        lines[name] = density(defined, places) / BINS
+        means[name] = f"mean {defined.mean() if len(defined) else np.nan:.3f}"
+    most = max(float(heights.max()) for found in (shares, lines) for heights in found.values()) or 1.0
+    for place, name in enumerate(groups):
         base = 34 + (BARS + ROW) * place + BARS
         parts.append(f'<text x="0" y="{base - 18}">{escape(name)}</text>')
-        parts.append(f'<text class="soft" x="0" y="{base - 2}">{mean}, n = {len(groups[name]):,}</text>')
-        for number, height in enumerate(BARS * share / most):
+        parts.append(f'<text class="soft" x="0" y="{base - 2}">{means[name]}, n = {len(groups[name]):,}</text>')
+        for number, height in enumerate(BARS * shares[name] / most):
             x = LABEL + WIDTH * number / BINS
             box = f'x="{x:.1f}" y="{base - height:.1f}" width="{WIDTH / BINS - 1:.1f}" height="{height:.1f}"'
             parts.append(f'<rect {box} fill="#7aa6d8"/>')
+        if lines[name].any():
+            points = zip(LABEL + WIDTH * places, base - BARS * lines[name] / most, strict=True)
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+            parts.append(f'<polyline class="line density" points="{path}"/>')
         parts.append(f'<line x1="{LABEL}" x2="{LABEL + WIDTH}" y1="{base}" y2="{base}" stroke="#5b6875"/>')
         for tenth in range(0, 11, 5):
             x = LABEL + WIDTH * tenth / 10
             parts.append(f'<line x1="{x}" x2="{x}" y1="{base - BARS}" y2="{base}" stroke="#d5dbe1"/>')
             parts.append(f'<text class="soft" x="{x}" y="{base + 16}" text-anchor="middle">{tenth / 10}</text>')
     return document(LABEL + WIDTH + 60, 34 + (BARS + ROW) * len(groups), parts)
+
+
+def density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Gaussian kernel density of the values at these places, as wide as Scott's rule says: std * n^(-1/5).
+
+    Zero where there is none: for fewer than two values, or if all are the same.
+    """
+    if len(values) < 2 or np.ptp(values) < 1e-9:
+        return np.zeros(len(places))
+    width = values.std(ddof=1) * len(values) ** -0.2
+    found = np.zeros(len(places))
+    for some in np.array_split(values, -(-len(values) // AT_ONCE)):
+        found += np.exp(-(((places[:, None] - some) / width) ** 2) / 2).sum(1)
+    scaled: NDArray[np.float64] = found / (len(values) * width * (2 * np.pi) ** 0.5)
+    return scaled
 
 
 def pair_matrix(pairs: pl.DataFrame, below: float) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from heatproof.api import Run, run
+from heatproof.errors import unknown_name
 from heatproof.experiments.figures import box_plot, histograms
 from heatproof.lazy import pl
 from heatproof.models.versions import EVERYTHING, without_draw
@@ -13,6 +15,9 @@ from heatproof.mosaics.mosaics import LAYOUTS
 from heatproof.mosaics.published import under_paper_pooling
 from heatproof.progress import Progress, silent
 from heatproof.workspace import write_whole
+
+Part = Literal["cascade", "histogram"]
+"""Of the test with random weights: block by block, and all at once."""
 
 
 def layouts(
@@ -27,19 +32,27 @@ def layouts(
 
 
 def randomisation(
-    out: Path, explainer: str, seed: int, progress: Progress = silent, **options: Any
+    out: Path, explainer: str, seed: int, progress: Progress = silent, part: Part | None = None, **options: Any
 ) -> dict[str, list[float]]:
     """Focus of the trained model, of a random one and of the cascade, all draws together.
 
-    randomise.csv, randomise.svg with box plots, and histogram.svg with the trained model beside the random one.
+    randomise.csv, randomise.svg with box plots, and histogram.svg with the trained model beside the random one. One
+    `part` alone: the cascade makes randomise.csv and randomise.svg, the histogram histogram.csv and histogram.svg.
     """
+    if part is not None and part not in get_args(Part):
+        raise unknown_name("part of the test", part, get_args(Part))
     groups: dict[str, list[float]] = {}
-    for way in ("all", "cascade"):
-        finished = one_run(out / way, explainer, seed, progress, randomise=way, **options)
-        groups |= focus_by_model(finished)
+    for way, wanted_by in (("all", "histogram"), ("cascade", "cascade")):
+        if part in (None, wanted_by):
+            finished = one_run(out / way, explainer, seed, progress, randomise=way, **options)
+            groups |= focus_by_model(finished)
     trained = next(iter(groups))
-    title = f"Focus of {explainer}: {trained}, trained and random"
-    write_text(out / "histogram.svg", histograms(title, {name: groups[name] for name in (trained, EVERYTHING)}))
+    if part != "cascade":
+        title = f"Focus of {explainer}: {trained}, trained and random"
+        write_text(out / "histogram.svg", histograms(title, {name: groups[name] for name in (trained, EVERYTHING)}))
+    if part == "histogram":
+        write_groups(out / "histogram.csv", groups)
+        return groups
     return written(out, "randomise", f"Focus of {explainer}, weights drawn anew", groups)
 
 
@@ -57,19 +70,27 @@ def one_run(folder: Path, explainer: str, seed: int, progress: Progress, **optio
 
 
 def focus_by_model(finished: Run) -> dict[str, list[float]]:
-    """Focus of every mosaic under the paper's pooling, by version of the model."""
+    """Focus of every mosaic under the paper's pooling, by version of the model, the trained one first."""
     rows = under_paper_pooling(finished.scores().filter(pl.col("metric") == "focus"))
     groups: dict[str, list[float]] = {}
-    for (name,), group in rows.group_by("model", maintain_order=True):
-        groups.setdefault(without_draw(str(name)), []).extend(group["value"])
+    for name in finished.manifest["models"]:
+        groups.setdefault(without_draw(name), []).extend(rows.filter(model=name)["value"])
     return groups
 
 
 def written(out: Path, name: str, title: str, groups: dict[str, list[float]]) -> dict[str, list[float]]:
-    table = pl.concat([pl.DataFrame({"group": key, "focus": values}) for key, values in groups.items()])
-    write_whole(out / f"{name}.csv", table.write_csv)
+    write_groups(out / f"{name}.csv", groups)
     write_text(out / f"{name}.svg", box_plot(title, groups))
     return groups
+
+
+def write_groups(path: Path, groups: Mapping[str, Sequence[float]]) -> None:
+    write_whole(path, group_table(groups).write_csv)
+
+
+def group_table(groups: Mapping[str, Sequence[float]]) -> pl.DataFrame:
+    """A row per mosaic: its group and its Focus."""
+    return pl.concat([pl.DataFrame({"group": key, "focus": values}) for key, values in groups.items()])
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,5 +1,8 @@
 """Which class does the model see in pictures of which other? Found in the scores of a run of Focus.
 
+The paper takes the class of the lowest mean Focus and the partner beside which that is lowest, and shows their mosaics
+to an expert: `lowest_pair`. What follows is a test of ours, which says which pairs are low beyond chance.
+
 For a mosaic and another class in it, the pair's share is t / (t + o), with t and o the positive relevance for the
 target on a tile of the target and on a tile of the other class. At 0.5 the model sees as much of the target in
 pictures of the other class as in its own. A pair is found where the mean share is significantly below that.
@@ -15,7 +18,7 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, unknown_name
 from heatproof.lazy import np, pl
 from heatproof.mosaics.published import under_paper_pooling
 from heatproof.progress import Progress, silent
@@ -147,17 +150,59 @@ def holm(p: Sequence[float]) -> list[float]:
 
 def class_means(shares: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     """Mean Focus of each target class with its interval, lowest first."""
+    return means_by("target_class", pair_rows(shares).unique("case", maintain_order=True), seed)
+
+
+def partner_means(pairs: pl.DataFrame, target: str, seed: int = 0) -> pl.DataFrame:
+    """Mean Focus of a target's mosaics that show each other class, with its interval, lowest first."""
+    return means_by("other_class", pairs.filter(target_class=target), seed)
+
+
+def means_by(name: str, mosaics: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """Mean Focus with its interval of the mosaics that agree in a column, lowest first; what has none is left out."""
     lines = []
-    mosaics = pair_rows(shares).unique("case", maintain_order=True)
-    for (target,), group in mosaics.group_by("target_class", maintain_order=True):
+    for (value,), group in mosaics.group_by(name, maintain_order=True):
         values = group["focus"].drop_nans().to_numpy()[:, None]
         if len(values):
             low, high = interval(bootstrap_means(values, seed))
             lines.append(
-                {"target_class": target, "n": len(values), "focus": float(values.mean())}
+                {name: value, "n": len(values), "focus": float(values.mean())}
                 | {"focus_low": float(low[0]), "focus_high": float(high[0])}
             )
-    return pl.DataFrame(lines).sort("focus", "target_class")
+    return pl.DataFrame(lines).sort("focus", name)
+
+
+def lowest_pair(
+    pairs: pl.DataFrame, classes: pl.DataFrame, target: str | None = None, partner: str | None = None
+) -> tuple[str, str]:
+    """The class of the lowest mean Focus and, of its mosaics, the other class with which that is lowest.
+
+    This is Section 6 of the paper. Either may be said instead. There is a lowest pair in every network.
+    """
+    targets = classes["target_class"].to_list()
+    known = sorted({*pairs["target_class"], *pairs["other_class"]})
+    for name, given in (("target", target), ("partner", partner)):
+        if given is not None and given not in known:
+            raise unknown_name(f"class for {name}", given, known)
+    if target is not None and target not in targets:
+        raise HeatproofError(
+            f"no mosaic of target {target} has positive relevance, or there is none; targets: {', '.join(targets)}."
+        )
+    if target is not None and target == partner:
+        raise HeatproofError(f"target and partner are both {target}; a partner is another class.")
+    target = target or targets[0]
+    partners = partner_means(pairs, target)["other_class"].to_list()
+    if partner is not None and partner not in partners:
+        raise HeatproofError(
+            f"no mosaic of target {target} shows {partner} and has positive relevance; beside it are shown:"
+            f" {', '.join(partners)}."
+        )
+    return target, partner or partners[0]
+
+
+def pair_mosaics(pairs: pl.DataFrame, target: str, partner: str) -> pl.DataFrame:
+    """The rows of all mosaics of a pair that have a Focus, lowest Focus first."""
+    return pairs.filter(target_class=target, other_class=partner).drop_nans("focus").sort("focus", "case")
 
 
 def over_all_classes(shares: pl.DataFrame, seed: int = 0) -> dict[str, Any]:
