@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import escape
 
 from heatproof.lazy import np, pl
-from heatproof.report.gallery import document
+from heatproof.report.svg import document
 
 LABEL, WIDTH, ROW, CELL = 230, 520, 26, 46
 BINS, BARS = 25, 120
