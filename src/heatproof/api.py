@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.benchmarks.base import Opened
 from heatproof.benchmarks.clevr_xai import open_masks
-from heatproof.cases import Batch, Chunk
+from heatproof.cases import Batch
 from heatproof.devices import (
     FULL,
     Precision,
@@ -25,9 +25,10 @@ from heatproof.devices import (
 from heatproof.engine.closing import Closing
 from heatproof.engine.forecast import Forecast
 from heatproof.engine.manifest import options_of
-from heatproof.engine.plan import explained_quantity, for_quantities
+from heatproof.engine.plan import for_quantities
 from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
+from heatproof.engine.showing import CANDIDATES, Pick, Wanted, explain_cases, find
 from heatproof.engine.sources import Explaining, Stored
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.executors.choice import Engine, Execution
@@ -247,8 +248,11 @@ def dry_run(
 
 def show(
     benchmark: str | Benchmark,
-    case: str,
+    case: str | Sequence[str] = (),
     *,
+    pick: Pick | None = None,
+    count: int | None = None,
+    candidates: int = CANDIDATES,
     explainers: str | Iterable[AnyExplainer] | None = None,
     preset: str = "standard",
     target: Target = "logit",
@@ -256,31 +260,33 @@ def show(
     seed: int = 0,
     device: str = "cpu",
     progress: Progress = silent,
+    say: Callable[[str], object] = str,
     **options: Any,
 ) -> Path:
-    """Draw one case of a benchmark under many explainers: `show("svea", "test-0007", explainers=["lrp", "rise"])`."""
-    from heatproof.report.gallery import Case, gallery
+    """Draw cases of a benchmark under many explainers: `show("svea", "test-0007", explainers=["lrp", "rise"])`.
 
+    `case` is a name, or several; or `pick` chooses `count` cases (4): those that the model gets right or wrong, or the
+    best or worst of so many `candidates`, by the first metric that single cases have, under the first explainer. The
+    file's name says in which format: svg, pdf or png. How cases were picked stands in the picture, and `say` is told.
+    """
+    from heatproof.report.gallery import Case, gallery
+    from heatproof.report.picture_files import require_picture_file, write_picture
+
+    wanted = Wanted([case] if isinstance(case, str) else list(case), pick, count, candidates)
     choose_device(device)
     made, chosen = prepare_run(benchmark, explainers, preset, target, 1, options)
+    require_picture_file(Path(out))
     with computing_on(device):
         opened = made.open(seed, progress)
-    one, chunk = find_case(opened, made.name, case)
     source = Explaining(opened, chosen, seed=seed, device=device)
-    heatmaps = {}
-    for place, explainer in enumerate(chosen):
-        progress("explaining", place, len(chosen))
-        relevance = source.relevance(explainer, source.form(chunk.model, explainer), one)
-        quantity = explained_quantity(explainer) if target == "both" else ""
-        heatmaps[explainer.label + f", {quantity}" * bool(quantity)] = relevance[0].cpu().numpy()
-    progress("explaining", len(chosen), len(chosen))
-    truth = next((mask[0].cpu().numpy() for mask in one.masks.values()), None)
-    about = opened.about(one)
-    title = f"{made.name} {case}" + (f": {about}" if about else f", class {int(one.target)} explained")
-    drawn = gallery(Case(title, opened.as_pictures(one.inputs)[0].cpu().numpy(), truth), heatmaps)
-    path = Path(out)
-    write_whole(path, lambda temporary: temporary.write_text(drawn, encoding="utf-8"))
-    return path
+    source.check()
+    found, heading = find(source, made.name, wanted, progress)
+    if pick is not None:
+        say(heading)
+    shown = explain_cases(source, found, progress, "" if heading else f"{made.name} ")
+    cases = [Case(**vars(case)) for case in shown]
+    write_picture(gallery(cases, opened.story.words, heading), Path(out))
+    return Path(out)
 
 
 def layers(model: torch.nn.Module, inputs: torch.Tensor, *, context: Sequence[torch.Tensor] = ()) -> list[Layer]:
@@ -311,18 +317,6 @@ def benchmark_layers(
             case = opened.load(chunk)[:1]
             found[chunk.model] = layers(opened.model(chunk.model), case.inputs, context=case.context)
     return found
-
-
-def find_case(opened: Opened, name: str, case: str) -> tuple[Batch, Chunk]:
-    """The batch of one case of benchmark `name`, and the chunk that it is in."""
-    first: list[str] = []
-    for chunk in opened.chunks_with([case]) or opened.chunks()[:1]:
-        batch = opened.load(chunk)
-        if case in batch.ids:
-            place = batch.ids.index(case)
-            return batch[place : place + 1], chunk
-        first += batch.ids[:1]
-    raise HeatproofError(f"{name} has no case {case!r}; its cases are called like {', '.join(first[:3])}.")
 
 
 def evaluate(

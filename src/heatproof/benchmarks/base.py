@@ -135,6 +135,10 @@ class OpenedCases(ABC):
         """Notes and marks, from the remembered rows and the leaderboard."""
         return Ending()
 
+    def marks(self, rows: pl.DataFrame) -> Sequence[Mark]:
+        """The stretches of signals that explainers mark, from score rows of some cases."""
+        return ()
+
     def reference(self) -> Reference:
         """The paper's numbers."""
         return Reference()

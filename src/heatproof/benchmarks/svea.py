@@ -314,11 +314,14 @@ class OpenedSvea(Opened):
 
     def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
         shown = rows.filter((pl.col("model") == next(iter(self.networks))) & pl.col("case").is_in(self.story.examples))
-        marks = [
+        return Ending(notes=why_two_targets(rows, table), marks=self.marks(shown))
+
+    def marks(self, rows: pl.DataFrame) -> list[Mark]:
+        """The regions of explanation."""
+        return [
             Mark(row["explainer"], row["target"], row["case"], int(row["value"]), ROE_LENGTH)
-            for row in shown.iter_rows(named=True)
+            for row in rows.filter(pl.col("metric") == "roe_start").iter_rows(named=True)
         ]
-        return Ending(notes=why_two_targets(rows, table), marks=marks)
 
     def reference(self) -> Reference:
         """Table 1 of the paper, whose network is ours unless another was given."""

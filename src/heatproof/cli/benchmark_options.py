@@ -62,6 +62,8 @@ def with_options(
     hints = field_types(benchmark)
     shown = [f for f in fields(benchmark) if "help" in f.metadata and f.name not in leave_out]
     own = [parameter(f, hints[f.name]) for f in shown]
+    for name in {parameter.name for parameter in shared} & {parameter.name for parameter in own}:
+        raise HeatproofError(f"{benchmark.__name__} has a field {name!r}, which is an option of the command already.")
 
     def run(**given: Any) -> None:
         options = {}

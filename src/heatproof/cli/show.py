@@ -9,25 +9,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heatproof.benchmarks import Benchmark
+from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
-from heatproof.cli.run import DeviceOption, Explainers, Seed, TargetOption
+from heatproof.cli.run import DeviceOption, Explainers, Seed, TargetOption, preset_option
+from heatproof.engine.showing import CANDIDATES, COUNT, Pick
 
 if TYPE_CHECKING:
     from heatproof.explainers.layers import Layer
 
 
 def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
+    Preset = preset_option(benchmark)  # noqa: N806
+
     def command(
         options: dict[str, Any],
         case: Annotated[
             str | None, typer.Option(help="The case by its name, such as test-0007; an unknown one names some.")
         ] = None,
+        cases: Annotated[str | None, typer.Option(metavar="LIST", help="Several cases, a row each.")] = None,
+        pick: Annotated[
+            Pick | None,
+            typer.Option(
+                metavar="NAME",
+                help="Pick cases: right or wrong (what the model makes of them), best or worst (the score of the first"
+                " explainer).",
+            ),
+        ] = None,
+        count: Annotated[int | None, typer.Option(metavar="N", help=f"Cases to pick. Default: {COUNT}.")] = None,
+        candidates: Annotated[
+            int, typer.Option(metavar="N", help="Cases that are explained to find the best or the worst.")
+        ] = CANDIDATES,
+        preset: Preset = "standard",  # type: ignore[valid-type]
         explainers: Explainers = None,
         target: TargetOption = "logit",
-        out: Annotated[Path, typer.Option(metavar="FILE", help="The picture to write, an SVG file.")] = Path(
-            "case.svg"
-        ),
+        out: Annotated[
+            Path, typer.Option(metavar="FILE", help="The picture to write: its name ends in .svg, .pdf or .png.")
+        ] = Path("case.svg"),
         seed: Seed = 0,
+        quiet: Quiet = False,
         device: DeviceOption = "cpu",
         layers: Annotated[
             bool,
@@ -36,33 +55,48 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
     ) -> None:
         from heatproof.api import benchmark_layers
         from heatproof.api import show as draw
-        from heatproof.cli.bars import bars
 
         if layers:
-            with bars() as progress:
+            with bars(quiet) as progress:
                 found = benchmark_layers(name, seed=seed, progress=progress, **options)
             show_layers(found)
             return
-        if case is None:
-            raise typer.BadParameter("say which case to draw, or take --layers.", param_hint="--case")
-        with bars() as progress:
+        named = [case] if case is not None else [word.strip() for word in (cases or "").split(",") if word.strip()]
+        if case is not None and cases is not None:
+            raise typer.BadParameter("give either --case or --cases, not both.", param_hint="--case")
+        if not named and pick is None:
+            raise typer.BadParameter(
+                "say which case to draw, or take --layers; --cases draws several, --pick picks some.",
+                param_hint="--case",
+            )
+        said: list[str] = []
+        with bars(quiet) as progress:
             path = draw(
                 name,
-                case,
+                named,
+                pick=pick,
+                count=count,
+                candidates=candidates,
+                preset=preset,
                 explainers=explainers,
                 target=target or "logit",
                 out=out,
                 seed=seed,
                 device=device,
                 progress=progress,
+                say=said.append,
                 **options,
             )
-        typer.echo(f"picture: {path}")
+        for line in (*said, f"picture: {path}"):
+            typer.echo(line)
 
+    command.__annotations__["preset"] = Preset
     shown = with_options(command, benchmark)
     shown.__doc__ = (
-        f"Draw one case of {name} under many explainers.\n\n"
-        f"Example: heatproof show {name} --case CASE --explainers gradient,grad_cam,lrp,rise --out case.svg"
+        f"Draw cases of {name} under many explainers, as one picture.\n\n"
+        "Examples:\n\n"
+        f"heatproof show {name} --case CASE --explainers gradient,grad_cam,lrp,rise --out case.svg\n\n"
+        f"heatproof show {name} --pick worst --count 3 --explainers lrp,grad_cam --out worst.pdf"
     )
     return shown
 
@@ -88,6 +122,6 @@ def show_layers(found: Mapping[str, Sequence[Layer]]) -> None:
 
 
 app = typer.Typer(
-    help="Draw one case of a benchmark under many explainers.", no_args_is_help=True, cls=group_of(make_command)
+    help="Draw cases of a benchmark under many explainers.", no_args_is_help=True, cls=group_of(make_command)
 )
 add_commands(app, make_command)

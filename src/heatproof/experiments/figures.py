@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import escape
 
 from heatproof.lazy import np, pl
-from heatproof.report.gallery import document
+from heatproof.report.svg import document
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

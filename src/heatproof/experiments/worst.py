@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heatproof.api import find_case
 from heatproof.benchmarks.focus import Focus
 from heatproof.engine.manifest import is_object
 from heatproof.engine.plan import for_quantities
 from heatproof.engine.resume import changed_models, differences, identity, probe
+from heatproof.engine.showing import find_case
 from heatproof.engine.sources import Explaining
 from heatproof.errors import HeatproofError
 from heatproof.explainers.spec import make_explainer

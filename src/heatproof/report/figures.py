@@ -128,16 +128,23 @@ def signal(
 
 def shades(heat: NDArray[Any]) -> list[str]:
     """Background cells whose strength follows |relevance| / its maximum."""
+    parts = []
+    for kind, strength, stretches in levels(heat):
+        cells = "".join(f"M{start} 0h{stop - start}v38h-{stop - start}z" for start, stop in stretches)
+        parts.append(f'<path class="{kind}" fill-opacity="{strength:.2f}" d="{cells}"/>')
+    return parts
+
+
+def levels(heat: NDArray[Any]) -> list[tuple[str, float, list[tuple[int, int]]]]:
+    """Kind, strength and stretches of each step of |relevance| / its maximum; none where that is not finite or 0."""
     peak = float(np.abs(heat).max())
     if not isfinite(peak) or peak == 0:
         return []
-    levels = np.rint(SHADES * heat / peak).astype(int)
-    parts = []
-    for level in sorted(set(levels.tolist()) - {0}):
-        cells = "".join(f"M{start} 0h{stop - start}v38h-{stop - start}z" for start, stop in spans(levels == level))
-        kind = "for" if level > 0 else "against"
-        parts.append(f'<path class="{kind}" fill-opacity="{abs(level) / SHADES:.2f}" d="{cells}"/>')
-    return parts
+    steps = np.rint(SHADES * heat / peak).astype(int)
+    return [
+        ("for" if step > 0 else "against", abs(step) / SHADES, spans(steps == step))
+        for step in sorted(set(steps.tolist()) - {0})
+    ]
 
 
 def spans(flags: NDArray[Any]) -> list[tuple[int, int]]:
