@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.benchmarks.base import Opened
-from heatproof.benchmarks.clevr_xai import open_masks
+from heatproof.benchmarks.elsewhere import Told, open_elsewhere
 from heatproof.cases import Batch
 from heatproof.devices import (
     FULL,
@@ -35,10 +35,10 @@ from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Explainer, Quantity, Target, predicted_classes, quantity_of
 from heatproof.explainers.guards import untouched
 from heatproof.explainers.spec import make_explainer, make_explainers
-from heatproof.heatmap_files import open_heatmaps
 from heatproof.lazy import pl, torch
 from heatproof.metrics.base import Metric
 from heatproof.metrics.spec import MetricLike, load_metrics
+from heatproof.metrics.understandability import WindowRule
 from heatproof.progress import Progress, silent
 from heatproof.results.compare import Comparison as ComparedResults
 from heatproof.results.compare import compare as compare_results
@@ -322,10 +322,14 @@ def benchmark_layers(
 def evaluate(
     heatmaps: Path | str,
     *,
-    dataset: Path | str,
-    questions: str = "simple",
+    dataset: Path | str | None = None,
+    questions: str | None = None,
     poolings: Sequence[str] | None = None,
     predictions: Path | str | None = None,
+    benchmark: str = "clevr-xai",
+    mosaics: Path | str | None = None,
+    masked_outputs: Path | str | None = None,
+    window: WindowRule | None = None,
     name: str | None = None,
     out: Path | str | None = None,
     resume: bool = True,
@@ -335,21 +339,29 @@ def evaluate(
 ) -> Run:
     """Score heatmaps made elsewhere: `evaluate("maps", dataset="data", predictions="answers.json")`.
 
-    `name` is what the tables call them (by default their file's name). What the output folder holds already is not
-    computed again.
+    `benchmark` is clevr-xai (which takes dataset, questions, poolings and predictions), svea (poolings, predictions,
+    masked_outputs, window) or focus (mosaics); see docs/evaluate.md. `name` is what the tables call them (by default
+    their file's name). What the output folder holds already is not computed again.
     """
     path = Path(heatmaps)
-    answers = None if predictions is None else Path(predictions)
     how = Execution(engine, jobs)
-    stored = open_heatmaps(path)
+    told = Told(
+        dataset=dataset,
+        questions=questions,
+        poolings=poolings,
+        predictions=predictions,
+        mosaics=mosaics,
+        masked_outputs=masked_outputs,
+        window=window,
+    )
     folder = RunFolder(Path(out) if out is not None else evaluation_folder(path))
     folder.check_writable()
-    opened = open_masks(stored, Path(dataset), questions, poolings, answers, progress)
+    stored, opened = open_elsewhere(benchmark, path, told, progress)
     table = run_source(
         Stored(opened, stored, name or path.stem),
         folder,
-        name="clevr-xai",
-        options={"heatmaps": str(path), "dataset": str(dataset), "questions": questions},
+        name=benchmark,
+        options={"heatmaps": str(path), **told.given},
         resume=resume,
         how=how,
         progress=progress,

@@ -1,18 +1,20 @@
 """Heatmaps on disk, made anywhere: a folder of .npy files, a .npz archive, a Zarr or HDF5 group. Needs no torch.
 
 A folder or an archive calls each heatmap by the name of its case. A group holds `heatmaps` (N, ...) and, in the same
-order, their names: `case`, or `question_index` where these are numbers.
+order, their names: `case`, or `question_index` where these are numbers. Where a benchmark's cases have an order, arrays
+in that order do too, and so do the heatmaps that a run has kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heatproof.arrays import read_arrays
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NAMES = ("case", "question_index")
+NUMBERS = "bfiu"
+"""Kinds of arrays: truth values, floats, integers with a sign and without."""
+SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,13 @@ class Heatmaps:
     read: Callable[[str], NDArray[Any]] = field(repr=False)
     stamp: str
     """Changes when the files do, so that scores of changed heatmaps are not taken for theirs."""
+    parts: Mapping[str, Sequence[str]] | None = field(default=None, repr=False)
+    """The cases that arrays in their order are of, by the part of the data that these belong to."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Other processes open the files for themselves."""
-        return open_heatmaps, (self.source.resolve(),)
+        source = self.source.resolve()
+        return (open_heatmaps, (source,)) if self.parts is None else (open_ordered, (source, self.parts))
 
     def usable(self, name: str, space: tuple[int, ...], hint: str = "") -> tuple[NDArray[Any] | None, str]:
         """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size."""
@@ -42,7 +50,7 @@ class Heatmaps:
             heatmap = np.asarray(self.read(name))
         except Exception as problem:  # damaged files fail in many ways, by their format
             return None, f"the heatmap cannot be read: {type(problem).__name__}: {problem}"
-        if heatmap.dtype.kind not in "bfiu":  # truth values, floats and integers
+        if heatmap.dtype.kind not in NUMBERS:
             return None, f"the heatmap holds {heatmap.dtype}, not numbers"
         if heatmap.ndim == len(space):
             heatmap = heatmap[None]
@@ -62,13 +70,97 @@ def open_heatmaps(path: Path) -> Heatmaps:
         files = sorted(entry.stem for entry in path.iterdir() if entry.suffix == ".npy")
         return named(path, files, lambda name: load_npy(path / f"{name}.npy"))
     if path.suffix == ".npz" and path.is_file():
-        try:
-            archive = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, zipfile.BadZipFile) as problem:
-            raise HeatproofError(f"{path} is damaged or no .npz archive ({problem}).") from problem
+        archive = archive_of(path)
         return named(path, sorted(archive.files), lambda name: np.asarray(archive[name]))
     said = "does not exist" if not path.exists() else "is neither a folder nor a .npz, .zarr, .h5 or .hdf5"
     raise HeatproofError(f"{path} {said}; give a folder of CASE.npy, or an archive of heatmaps.")
+
+
+def open_ordered(path: Path, parts: Mapping[str, Sequence[str]], space: tuple[int, ...] | None = None) -> Heatmaps:
+    """Heatmaps by name as above, kept by a run, or in the order of the cases: `parts` names these.
+
+    In order: an array of all of them (.npy, or `heatmaps` in a .npz), or an array of each part, by its name (in a .npz,
+    or as .npy files of a folder). What does not fit `space`, if that is given, is refused.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    if path.is_file() and path.suffix == ".npy":
+        arrays = {"heatmaps": read_array(path)}
+    elif path.is_file() and path.suffix == ".npz" and {"heatmaps", "ids", *parts} & set(archive_of(path).files):
+        arrays = read_arrays(path)
+    elif path.is_dir() and all((path / f"{part}.npy").is_file() for part in parts):
+        arrays = {part: read_array(path / f"{part}.npy") for part in parts}
+    elif path.is_dir() and (kept := sorted(path.glob("*.npz"))):
+        return replace(kept_by_run(path, kept), parts=parts)
+    if {"ids", "relevance"} <= set(arrays):
+        return replace(kept_by_run(path, [path]), parts=parts)
+    if "heatmaps" in arrays:
+        every = [name for names in parts.values() for name in names]
+        return replace(in_order(path, {"heatmaps": every}, arrays, space), parts=parts)
+    if set(parts) <= set(arrays):
+        return replace(in_order(path, parts, arrays, space), parts=parts)
+    if some := sorted(set(parts) & set(arrays)):
+        missing = ", ".join(sorted(set(parts) - set(arrays)))
+        raise HeatproofError(f"{path} holds heatmaps for {', '.join(some)} and none for {missing}.")
+    return replace(open_heatmaps(path), parts=parts)
+
+
+def in_order(
+    path: Path,
+    wanted: Mapping[str, Sequence[str]],
+    arrays: Mapping[str, NDArray[Any]],
+    space: tuple[int, ...] | None,
+) -> Heatmaps:
+    """Heatmaps of arrays that hold one for each case, in the order of their names."""
+    place: dict[str, tuple[str, int]] = {}
+    for array, names in wanted.items():
+        found = arrays[array]
+        fits = space is None or (found.shape[-len(space) :] == space and found.ndim - len(space) in (1, 2))
+        if found.ndim < 2 or len(found) != len(names) or not fits:
+            extent = "" if space is None else f", each ({', '.join(map(str, space))}) or with channels before that,"
+            raise HeatproofError(
+                f"{path}: {array} has shape {found.shape}; it must hold the heatmaps of {len(names):,} cases"
+                f" ({names[0]} to {names[-1]}){extent} in the order of the data set."
+            )
+        if found.dtype.kind not in NUMBERS:
+            raise HeatproofError(f"{path}: {array} holds {found.dtype}, not numbers.")
+        place |= {name: (array, k) for k, name in enumerate(names)}
+
+    def read(name: str) -> NDArray[Any]:
+        array, k = place[name]
+        return np.asarray(arrays[array][k])
+
+    return named(path, list(place), read)
+
+
+def kept_by_run(path: Path, files: Sequence[Path]) -> Heatmaps:
+    """What `heatproof run --keep-heatmaps` left of one explainer: MODEL.CHUNK.npz with ids and relevance."""
+    models = sorted({file.stem.rpartition(".")[0] for file in files})
+    if len(models) > 1:
+        raise HeatproofError(
+            f"{path} holds heatmaps of {len(models)} models ({', '.join(models)}); give a folder with those of one."
+        )
+    found: dict[str, NDArray[Any]] = {}
+    for file in files:
+        arrays = read_arrays(file)
+        if not {"ids", "relevance"} <= set(arrays) or len(arrays["ids"]) != len(arrays["relevance"]):
+            raise HeatproofError(f"{file} is not what a run keeps: ids, and the relevance of each.")
+        found |= dict(zip(arrays["ids"].tolist(), arrays["relevance"], strict=True))
+    return named(path, list(found), found.__getitem__)
+
+
+def archive_of(path: Path) -> Any:
+    """A .npz archive whose arrays are read when they are asked for."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, zipfile.BadZipFile) as problem:
+        raise HeatproofError(f"{path} is damaged or no .npz archive ({problem}).") from problem
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False, mmap_mode="r"))
+    except (OSError, ValueError) as problem:
+        raise HeatproofError(f"{path} is damaged or no .npy file of plain numbers ({problem}).") from problem
 
 
 def named(path: Path, names: list[str], read: Callable[[str], NDArray[Any]]) -> Heatmaps:
@@ -104,6 +196,11 @@ def open_group(path: Path, library: str) -> Heatmaps:
         raise HeatproofError(f"{path}: {kind} must name each of the {array.shape[0]} heatmaps once.")
     place = {name: k for k, name in enumerate(names)}
     return named(path, names, lambda name: np.asarray(array[place[name]]))
+
+
+def few(entries: Sequence[object], between: str = ", ") -> str:
+    """The first few, and that there are more."""
+    return between.join(map(str, entries[:SHOWN])) + f"{between}..." * (len(entries) > SHOWN)
 
 
 def stamp(path: Path) -> str:

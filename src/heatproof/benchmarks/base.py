@@ -11,7 +11,7 @@ from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import pl, torch
 from heatproof.metrics import Metric, metrics
-from heatproof.metrics.uniform import of_uniform_maps
+from heatproof.metrics.uniform import uniform_column
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
 from heatproof.registry import Registry
@@ -228,12 +228,8 @@ def score_rows(
     facts = pl.DataFrame(
         {"case": [batch.ids[i] for i in chosen]} | {k: [v[i] for i in chosen] for k, v in batch.facts.items()}
     )
-    known = dict(metrics.items())
-    shares = {name: mask.flatten(1).double().mean(1).tolist() for name, mask in batch.masks.items()}
-
-    def expected(metric: str, ground_truth: str) -> Sequence[float | None]:
-        found = of_uniform_maps(known.get(metric), shares.get(ground_truth), len(batch))
-        return [found[i] for i in chosen]
+    shares = {name: mask.flatten(1).double().mean(1)[list(chosen)].tolist() for name, mask in batch.masks.items()}
+    unknown = [0.0] * len(chosen)
 
     frames = [
         facts.with_columns(
@@ -241,7 +237,9 @@ def score_rows(
             ground_truth=pl.lit(ground_truth),
             pooling=pl.lit(pooling),
             value=pl.Series(value.cpu().double().numpy()),
-            uniform=pl.Series((uniform or {}).get(metric, expected(metric, ground_truth)), dtype=pl.Float64),
+            uniform=pl.Series(uniform[metric].cpu().double().numpy())
+            if uniform and metric in uniform
+            else uniform_column(metric, shares.get(ground_truth, unknown)),
         )
         for (metric, ground_truth, pooling), value in values.items()
     ]

@@ -23,14 +23,14 @@ from heatproof.benchmarks.base import (
     score_rows,
 )
 from heatproof.benchmarks.focus_alone import Alone, accuracy_alone
+from heatproof.benchmarks.focus_heatmaps import COLUMNS, METRICS, TRUTH, best_pooling, focus_scores, under_poolings
 from heatproof.benchmarks.references import read_reference
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.objects import SIDE, shipped_pictures
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
-from heatproof.metrics.heatmap_scores import score_heatmaps
-from heatproof.metrics.localisation import best_column, grid_mask
+from heatproof.metrics.localisation import grid_mask
 from heatproof.models.classifiers import (
     EMBEDDED,
     load_classifier,
@@ -44,10 +44,9 @@ from heatproof.models.versions import Randomise, Versions
 from heatproof.mosaics.datasets import DATASETS, Dataset, held_out_pictures, with_paper_count
 from heatproof.mosaics.mosaics import Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
 from heatproof.mosaics.pictures import Fit, find_pictures
-from heatproof.mosaics.published import PAPER_POOLING, USUAL_POOLING, under_paper_pooling
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
-from heatproof.story import Column, Story, Words
+from heatproof.story import Story, Words
 
 if TYPE_CHECKING:
     from heatproof.models.classifiers import Classifier
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
 CHUNK_VALUES = 2**23
 """Values of inputs in a chunk: about 32 MB."""
 EXAMPLES = 6
-TRUTH = "target_quadrants"
 
 
 @register_benchmark("focus")
@@ -72,7 +70,7 @@ class Focus(Benchmark, MosaicSettings):
 
     title = "Focus: relevance in mosaics"
     paper = "Arias-Duart et al. 2022, Focus! Rating XAI Methods and Finding Biases"
-    metrics = ("focus", "focus_best")
+    metrics = METRICS
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"per_class": 10},
         "standard": {"per_class": 40},
@@ -214,7 +212,7 @@ class Focus(Benchmark, MosaicSettings):
                 paper=self.paper,
                 dataset="mosaics",
                 metrics=metric_words(self.metrics),
-                columns=(Column("focus", TRUTH, "paper"), Column("focus_best", TRUTH, "")),
+                columns=COLUMNS,
                 poolings=("paper", *poolings),
                 words=Words(cases="mosaics", truth="the tiles of the target class", as_published="logit"),
                 examples={mosaic.name: mosaic.target for mosaic in drawn if mosaic.name in shown},
@@ -319,33 +317,16 @@ class OpenedFocus(Opened):
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         """Focus, the mass accuracy with the target's tiles as mask, and the share of each single tile."""
-        grid = self.seen.drawn[0].grid
-        tiles = grid_mask((batch.space[0], batch.space[1]), grid, torch.eye(grid**2, dtype=torch.bool))
-        masks = {TRUTH: batch.masks[TRUTH].cpu().numpy()}
-        masks |= {
-            f"share_{i}": np.broadcast_to(tile, (len(batch), *tile.shape)) for i, tile in enumerate(tiles.cpu().numpy())
-        }
-        scores = score_heatmaps(relevance.cpu().numpy(), masks, ranks=False)
-        values: dict[tuple[str, str, str], torch.Tensor] = {}
-        for pooling, by_mask in zip(scores.poolings, torch.from_numpy(scores.mass), strict=True):
-            values["focus", TRUTH, pooling] = by_mask[0]
-            if pooling in (USUAL_POOLING, *PAPER_POOLING.values()):
-                values |= {(f"share_{i}", "", pooling): share for i, share in enumerate(by_mask[1:])}
-        return score_rows(batch, values)
+        truth = batch.masks[TRUTH].cpu().numpy()
+        scores = focus_scores(relevance.cpu().numpy(), truth, self.seen.drawn[0].grid)
+        return score_rows(batch, {key: torch.from_numpy(scored.values) for key, scored in scores.items()})
 
     def remembers(self) -> pl.Expr:
         return pl.col("metric") == "focus"
 
     def summarise(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Each method under the paper's pooling, and under the one that is best for it."""
-        frames = [under_paper_pooling(rows).with_columns(pooling=pl.lit("paper"))]
-        for _, group in rows.group_by("model", "explainer", "target", maintain_order=True):
-            frames.append(
-                group.filter(pl.col("pooling") == best_pooling(group)).with_columns(
-                    metric=pl.lit("focus_best"), pooling=pl.lit("")
-                )
-            )
-        return pl.concat(frames)
+        return under_poolings(rows)
 
     def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
         rows = rows.filter((pl.col("model") == self.seen.classifier.name) & (pl.col("target") != ""))
@@ -375,10 +356,3 @@ class OpenedFocus(Opened):
 
     def reference(self) -> Reference:
         return Reference(self.recipe.published(), is_about_this=self.recipe.paper_row is not None)
-
-
-def best_pooling(rows: pl.DataFrame) -> str:
-    """The pooling with the highest mean, of rows of one method."""
-    wide = rows.pivot(on="pooling", index=["model", "case"], values="value")
-    names = [name for name in wide.columns if name not in ("model", "case")]
-    return names[best_column(torch.as_tensor(wide.select(names).to_numpy(writable=True)))]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli import catalogue, clevr, compare, evaluate, fetch, focus, report, run, show, train
+from heatproof.cli import catalogue, clevr, compare, evaluate, fetch, focus, report, run, show, svea, train
 
 app = typer.Typer(
     name="heatproof",
@@ -22,6 +22,7 @@ app.add_typer(catalogue.app, name="list")
 app.add_typer(train.app, name="train")
 app.add_typer(clevr.app, name="clevr")
 app.add_typer(focus.app, name="focus")
+app.add_typer(svea.app, name="svea")
 app.add_typer(show.app, name="show")
 app.command("report")(report.report)
 app.command("compare")(compare.compare)

@@ -8,22 +8,46 @@ from typing import Annotated
 import typer
 
 from heatproof.benchmarks.clevr_xai.benchmark import QuestionSet
+from heatproof.benchmarks.elsewhere import Elsewhere
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.run import Jobs, Resume, going_on_said, show_run
+from heatproof.metrics.understandability import WindowRule
 
 
 def evaluate(
     heatmaps: Annotated[
         Path,
-        typer.Argument(help="Folder of QUESTION_INDEX.npy, a .npz, or a .zarr or .h5 group.", metavar="HEATMAPS"),
+        typer.Argument(
+            help="Folder of CASE.npy, a .npz, a .zarr or .h5 group; SVEA, Focus: also a .npy in the order of cases.",
+            metavar="HEATMAPS",
+        ),
     ],
-    dataset: Annotated[Path, typer.Option(help="Folder of the data set with questions and masks.")],
+    dataset: Annotated[
+        Path | None, typer.Option(help="CLEVR-XAI: folder of the data set with questions and masks.")
+    ] = None,
     questions: Annotated[
-        QuestionSet, typer.Option(metavar="NAME", help="Which questions: simple or complex.")
-    ] = "simple",
-    poolings: Annotated[str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten.")] = None,
+        QuestionSet | None, typer.Option(metavar="NAME", help="CLEVR-XAI: simple (default) or complex questions.")
+    ] = None,
+    poolings: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten; SVEA: sum_pos,sum_abs.")
+    ] = None,
     predictions: Annotated[
-        Path | None, typer.Option(help="Answers as JSON; only heatmaps of right ones are scored.")
+        Path | None,
+        typer.Option(
+            help="CLEVR-XAI: answers as JSON; only heatmaps of right ones are scored. SVEA: probabilities or classes"
+            " (.npy, .npz)."
+        ),
+    ] = None,
+    benchmark: Annotated[
+        Elsewhere, typer.Option(metavar="NAME", help="clevr-xai, svea or focus: what the heatmaps are about.")
+    ] = "clevr-xai",
+    mosaics: Annotated[Path | None, typer.Option(help="Focus: the CSV of `heatproof focus mosaics`.")] = None,
+    masked_outputs: Annotated[
+        Path | None,
+        typer.Option(help="SVEA: probabilities for the signals of `heatproof svea masked-inputs`, for Drop, Increase."),
+    ] = None,
+    window: Annotated[
+        WindowRule | None, typer.Option(metavar="NAME", help="SVEA: clipped (default) or literal, as in a run.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the tables call them. Default: the file's name.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/evaluate-HEATMAPS.")] = None,
@@ -31,13 +55,17 @@ def evaluate(
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Score heatmaps made elsewhere, in any framework, against a CLEVR-XAI data set.
+    """Score heatmaps made elsewhere, in any framework: of a CLEVR-XAI data set, of SVEA's signals, of mosaics.
 
     Examples:
 
     heatproof evaluate heatmaps/ --dataset data --predictions answers.json
 
     heatproof evaluate maps.npz --dataset data --questions complex --poolings l2_norm_sq,max_norm
+
+    heatproof evaluate maps.npy --benchmark svea --predictions whole.npy --masked-outputs masked.npy
+
+    heatproof evaluate maps/ --benchmark focus --mosaics mosaics/mosaics.csv
     """
     from heatproof.api import evaluate as score
     from heatproof.api import evaluation_folder
@@ -50,6 +78,10 @@ def evaluate(
             questions=questions,
             poolings=None if poolings is None else [word.strip() for word in poolings.split(",") if word.strip()],
             predictions=predictions,
+            benchmark=benchmark,
+            mosaics=mosaics,
+            masked_outputs=masked_outputs,
+            window=window,
             name=name,
             out=folder,
             resume=resume,

@@ -5,8 +5,15 @@
 
 from __future__ import annotations
 
-from heatproof.lazy import torch
+from typing import TYPE_CHECKING, Any
+
+from heatproof.lazy import np, torch
 from heatproof.metrics.base import register_metric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 
 @register_metric(
@@ -19,8 +26,14 @@ from heatproof.metrics.base import register_metric
 )
 def drop(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     """Relative loss of confidence, gains counting as zero: max(0, Y - O) / Y; NaN where Y is zero."""
-    full, kept = full.double(), kept.double()
-    return torch.where(full > 0, (full - kept).clamp(min=0) / full, torch.full_like(full, torch.nan))
+    return of_tensors(drops, full, kept)
+
+
+def drops(full: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]:
+    """`drop` of arrays, without torch."""
+    full, kept = full.astype(np.float64), kept.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(full > 0, np.clip(full - kept, 0, None) / full, np.nan)
 
 
 @register_metric(
@@ -28,5 +41,17 @@ def drop(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
 )
 def increase(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     """1 where the explained part alone gives more confidence than the whole input: O > Y."""
-    defined = full.isfinite() & kept.isfinite()
-    return torch.where(defined, (kept > full).double(), torch.full_like(full, torch.nan, dtype=torch.float64))
+    return of_tensors(increases, full, kept)
+
+
+def increases(full: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]:
+    """`increase` of arrays, without torch."""
+    defined = np.isfinite(full) & np.isfinite(kept)
+    return np.where(defined, (kept > full).astype(np.float64), np.nan)
+
+
+def of_tensors(
+    formula: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]], full: torch.Tensor, kept: torch.Tensor
+) -> torch.Tensor:
+    arrays = (confidence.detach().double().cpu().numpy() for confidence in (full, kept))
+    return torch.as_tensor(formula(*arrays), device=full.device)

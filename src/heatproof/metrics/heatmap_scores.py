@@ -86,3 +86,34 @@ def score_heatmaps(
         pooled = pool(torch.as_tensor(own), chosen[place]).cpu().numpy()
         fill([place], pooled[:, None], ["sum_pos"])  # of one channel that is not negative: itself
     return HeatmapScores(chosen, tuple(masks), mass, rank, state)
+
+
+def points(heatmap: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The pointing game of non-negative heatmaps (B, positions): of several maxima, the share inside the mask.
+
+    NaN for a mask that is empty or full, an all-zero heatmap or one that is not finite.
+    """
+    peak = heatmap == heatmap.max(1, keepdims=True)
+    defined = mask.any(1) & ~mask.all(1) & (heatmap > 0).any(1) & np.isfinite(heatmap).all(1)
+    with np.errstate(invalid="ignore"):
+        share = (peak & mask).sum(1) / peak.sum(1)
+    return np.where(defined, share, np.nan)
+
+
+def pooled(relevance: NDArray[Any], pooling: str) -> NDArray[np.float64]:
+    """Heatmaps (B, positions) of relevance (B, C, positions); without torch for the ten poolings."""
+    from heatproof.metrics import heatmap_kernels as kernels
+
+    if pooling not in kernels.CODES:
+        return np.asarray(pool(torch.as_tensor(relevance.astype(np.float64)), pooling).cpu().numpy())
+    heatmaps = np.empty((len(relevance), relevance.shape[2]))
+    for signed, heatmap in zip(np.ascontiguousarray(relevance), heatmaps, strict=True):
+        kernels.pool_into(signed, kernels.CODES[pooling], heatmap)
+    return heatmaps
+
+
+def tile_masks(space: tuple[int, int], grid: int, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """`localisation.grid_mask` of arrays, without torch."""
+    rows, columns = (((np.arange(n) + 1) * grid - 1) // n for n in space)
+    masks: NDArray[np.bool_] = chosen[:, rows[:, None] * grid + columns]
+    return masks

@@ -9,7 +9,7 @@ from __future__ import annotations
 from heatproof.errors import HeatproofError
 from heatproof.lazy import torch
 from heatproof.metrics.base import register_metric
-from heatproof.metrics.heatmap_scores import score_heatmaps
+from heatproof.metrics.heatmap_scores import points, score_heatmaps, tile_masks
 
 
 @register_metric(
@@ -37,10 +37,8 @@ def rank_accuracy(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 )
 def pointing_game(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Whether the most relevant position lies inside the mask; of several maxima, the share that does."""
-    heatmap, mask = flat_pair(heatmap, mask)
-    peak = heatmap == heatmap.amax(1, keepdim=True)
-    score = (peak & mask).sum(1).double() / peak.sum(1)
-    return where_defined(score, heatmap, mask)
+    maps, truth = (tensor.detach().cpu().numpy() for tensor in flat_pair(heatmap, mask))
+    return torch.as_tensor(points(maps, truth), device=heatmap.device)
 
 
 @register_metric("focus", title="Focus", needs=("mask",), paper="Arias-Duart et al. 2022", uniform="half")
@@ -77,8 +75,7 @@ def grid_mask(space: tuple[int, int], grid: int, chosen: torch.Tensor) -> torch.
 
     Tile i begins at i * extent // grid, rounded down as in the original.
     """
-    rows, columns = (((torch.arange(n, device=chosen.device) + 1) * grid - 1) // n for n in space)
-    return chosen[:, rows[:, None] * grid + columns]
+    return torch.as_tensor(tile_masks(space, grid, chosen.cpu().numpy()), device=chosen.device)
 
 
 def kernel_scores(heatmap: torch.Tensor, mask: torch.Tensor, ranks: bool) -> torch.Tensor:
@@ -100,9 +97,3 @@ def flat_pair(heatmap: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, 
     if bool((heatmap < 0).any()):
         raise HeatproofError("the heatmap has negative values; pool the relevance first (heatproof list poolings).")
     return heatmap.flatten(1).double(), mask.flatten(1)
-
-
-def where_defined(score: torch.Tensor, heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The score, NaN for a mask that is empty or full, an all-zero heatmap or one that is not finite."""
-    defined = mask.any(1) & ~mask.all(1) & (heatmap > 0).any(1) & heatmap.isfinite().all(1)
-    return torch.where(defined, score, torch.full_like(score, torch.nan))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from heatproof.metrics.base import Metric
+from heatproof.lazy import pl
+from heatproof.metrics.base import metrics
 
 
-def of_uniform_maps(metric: Metric | None, shares: Iterable[float] | None, cases: int) -> list[float | None]:
-    """The score of a uniform map for each case; None where there is none to be had, or the truth is missing.
+def uniform_column(metric: str, shares: Sequence[float]) -> pl.Series:
+    """The score of a uniform map for each case, by the shares of the pictures that the masks cover.
 
-    `shares` are those of the picture that the masks cover.
+    Empty where the metric names none, or the truth is missing: the mask covers nothing, or everything.
     """
-    kind = None if metric is None else metric.uniform
-    if kind not in ("mask_share", "half") or shares is None:
-        return [None] * cases
-    return [None if share in (0, 1) else float(share) if kind == "mask_share" else 0.5 for share in shares]
+    kind = metrics[metric].uniform if metric in metrics else None
+    if kind not in ("mask_share", "half"):
+        return pl.Series([None] * len(shares), dtype=pl.Float64)
+    values = [None if share in (0, 1) else float(share) if kind == "mask_share" else 0.5 for share in shares]
+    return pl.Series(values, dtype=pl.Float64)

@@ -17,7 +17,7 @@ from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, open_dataset
 from heatproof.clevr.ground_truth import KINDS
 from heatproof.errors import HeatproofError, unknown_name
-from heatproof.heatmap_files import Heatmaps
+from heatproof.heatmap_files import Heatmaps, few
 from heatproof.lazy import pl
 from heatproof.pooling import poolings as every_pooling
 from heatproof.progress import Progress, silent
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 CHUNK = 128
 READ_AT_ONCE = 1000
-SHOWN = 5
 MODEL = "elsewhere"
 
 
@@ -187,8 +186,3 @@ def question_table(data: Dataset, name: str) -> pl.DataFrame:
 
 def short_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def few(entries: Sequence[object], between: str = ", ") -> str:
-    """The first few, and that there are more."""
-    return between.join(map(str, entries[:SHOWN])) + f"{between}..." * (len(entries) > SHOWN)

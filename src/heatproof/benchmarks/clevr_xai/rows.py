@@ -13,9 +13,8 @@ from heatproof.clevr.mask_files import kinds_there
 from heatproof.clevr.question_types import ATTRIBUTES, TYPES, attribute, question_type
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
-from heatproof.metrics import metrics
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
-from heatproof.metrics.uniform import of_uniform_maps
+from heatproof.metrics.uniform import uniform_column
 from heatproof.story import Column
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def score_table(
     for m, kind in enumerate(scores.ground_truths):
         covered = masks[kind].reshape(len(ids), -1)
         sizes = covered.sum(1)
-        uniform = {metric: of_uniform_maps(metrics[metric], covered.mean(1), len(ids)) for metric in METRICS}
+        uniform = {metric: uniform_column(metric, covered.mean(1)) for metric in METRICS}
         for p, pooling in enumerate(scores.poolings):
             reasons = [REASONS[code] for code in scores.state[p, m]]
             if problems is not None:
@@ -90,7 +89,7 @@ def score_table(
                         ground_truth=pl.lit(kind),
                         pooling=pl.lit(pooling),
                         value=pl.Series(values[p, m]),
-                        uniform=pl.Series(uniform[metric], dtype=pl.Float64),
+                        uniform=uniform[metric],
                         mask_size=pl.Series(sizes),
                         undefined=pl.Series(reasons),
                     )

@@ -8,10 +8,8 @@ because we know where the digit lies: mass accuracy, rank accuracy and the point
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -29,24 +27,30 @@ from heatproof.benchmarks.base import (
     score_rows,
 )
 from heatproof.benchmarks.references import read_reference
+from heatproof.benchmarks.svea.regions import (
+    CHUNK,
+    DIGITS,
+    METRICS,
+    POOLINGS,
+    ROE_LENGTH,
+    Cases,
+    case_name,
+    first_signals,
+    roe_rows,
+)
 from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.executors.threads import each
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.fidelity import drop, increase
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
-from heatproof.metrics.understandability import WindowRule, cut_windows, roe_accuracy, window_mask, window_starts
+from heatproof.metrics.understandability import Svm, WindowRule, window_mask, window_starts
 from heatproof.pooling import pool
 from heatproof.progress import Progress, silent
 from heatproof.story import Mark, Story, Words
 
 if TYPE_CHECKING:
     from heatproof.mnist1d import Signals
-
-ROE_LENGTH = 12
-CHUNK = 500
-DIGITS = 10
 
 
 @register_benchmark("svea")
@@ -70,7 +74,7 @@ class Svea(Benchmark):
         "Sattarzadeh et al. 2021, SVEA: A Small-scale Benchmark for Validating the Usability of Post-hoc Explainable AI"
         " Solutions in Image and Signal Recognition"
     )
-    metrics = ("roe_accuracy", "drop", "increase", "mass_accuracy", "rank_accuracy", "pointing_game")
+    metrics = METRICS
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"limit": 1000},
         "standard": {},
@@ -86,8 +90,11 @@ class Svea(Benchmark):
     window: WindowRule = option(
         "clipped", "clipped (reproduces the paper) or literal (equation 1 as printed): where the ROE begins."
     )
+    svm: Svm = option(
+        "liblinear", "liblinear, or literal (the paper's 10,000 gradient steps): how the SVM of the ROE test learns."
+    )
     poolings: Sequence[str] = option(
-        ("sum_pos", "sum_abs"), "How signed relevance becomes non-negative for the scores against the template."
+        POOLINGS, "How signed relevance becomes non-negative for the scores against the template."
     )
 
     @property
@@ -115,6 +122,8 @@ class Svea(Benchmark):
         require_whole("model_seeds", self.model_seeds, 1)
         if self.window not in get_args(WindowRule):
             raise unknown_name("window rule", self.window, get_args(WindowRule))
+        if self.svm not in get_args(Svm):
+            raise unknown_name("SVM", self.svm, get_args(Svm))
         require_poolings(self.poolings)
         if self.weights is not None and self.model is not None:
             raise HeatproofError("give either weights (for the paper's network) or a model, not both.")
@@ -138,13 +147,10 @@ class Svea(Benchmark):
     def opened(self, progress: Progress, train_missing: bool) -> OpenedSvea:
         from heatproof.models.weights import fingerprint
 
-        train, test = mnist1d.published()
-        if self.limit is not None:
-            wanted = min(self.limit, len(train) + len(test))
-            tests = ceil(wanted / 5)
-            train, test = train[: wanted - tests], test[:tests]
+        cases = first_signals(self.limit)
+        test = cases.test
         networks = {
-            name: Network(module, predict(name, module, train), predict(name, module, test))
+            name: Network(module, predict(name, module, cases.train), predict(name, module, test))
             for name, module in self.modules(progress, train_missing).items()
         }
         first = np.unique(test.y, return_index=True)[1]
@@ -172,14 +178,14 @@ class Svea(Benchmark):
                 "window": self.window,
                 "roe_length": ROE_LENGTH,
                 "poolings": list(self.poolings),
+                **({} if self.svm == "liblinear" else {"svm": self.svm}),
             },
-            fingerprint=hashlib.sha256(train.x.tobytes() + test.x.tobytes()).hexdigest()[:16],
+            fingerprint=cases.fingerprint,
             models={name: fingerprint(network.module) for name, network in networks.items()},
-            counts={"test": len(test), "train": len(train)},
+            counts=cases.counts,
             per_chunk=CHUNK,
             recipe=self,
-            train=train,
-            test=test,
+            cases=cases,
             networks=networks,
         )
 
@@ -218,8 +224,7 @@ class OpenedSvea(Opened):
     """Signals, networks and what these see in them."""
 
     recipe: Svea
-    train: Signals
-    test: Signals
+    cases: Cases
     networks: Mapping[str, Network]
 
     def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
@@ -231,13 +236,13 @@ class OpenedSvea(Opened):
         split, start = chunk_start(chunk)
         rows = slice(start, start + chunk.cases)
         network = self.networks[chunk.model]
-        part = (self.test if split == "test" else self.train)[rows]
+        part = self.cases.part(split)[0][rows]
         probabilities = (network.test if split == "test" else network.train)[rows]
         probability, predicted = probabilities.max(1)
         return Batch(
             inputs=torch.as_tensor(part.x, dtype=torch.float32).unsqueeze(1),
             target=predicted,
-            ids=tuple(f"{split}-{i:04d}" for i in range(rows.start, rows.stop)),
+            ids=tuple(case_name(split, i) for i in range(rows.start, rows.stop)),
             masks={"template": torch.as_tensor(part.template)},
             facts={
                 "split": [split] * len(part),
@@ -281,36 +286,7 @@ class OpenedSvea(Opened):
 
     def summarise(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The ROE test of every explainer whose regions are complete, and of the raw signals."""
-        train_ids = [f"train-{i:04d}" for i in range(len(self.train))]
-        test_ids = [f"test-{i:04d}" for i in range(len(self.test))]
-        facts = rows.select("case", "split", "label").unique("case")
-        groups = [
-            (key, {case: int(start) for case, start in zip(group["case"], group["value"], strict=True)})
-            for key, group in rows.group_by("model", "explainer", "target", maintain_order=True)
-        ]
-        whole = [(key, starts) for key, starts in groups if len(starts) == len(train_ids) + len(test_ids)]
-
-        def correct(starts: dict[str, int]) -> np.ndarray[Any, Any]:
-            train = cut_windows(self.train.x, np.array([starts[case] for case in train_ids], dtype=int), ROE_LENGTH)
-            test = cut_windows(self.test.x, np.array([starts[case] for case in test_ids], dtype=int), ROE_LENGTH)
-            return roe_accuracy(train, self.train.y, test, self.test.y)
-
-        raw = roe_accuracy(self.train.x, self.train.y, self.test.x, self.test.y)
-        found = [((model, "raw_input", ""), raw) for model in self.networks]
-        found += zip([key for key, _ in whole], each(correct, [starts for _, starts in whole]), strict=True)
-        return pl.concat(
-            pl.DataFrame({"case": test_ids, "value": values})
-            .join(facts, on="case", how="left")
-            .with_columns(
-                metric=pl.lit("roe_accuracy"),
-                ground_truth=pl.lit(""),
-                pooling=pl.lit(""),
-                model=pl.lit(model),
-                explainer=pl.lit(explainer),
-                target=pl.lit(target),
-            )
-            for (model, explainer, target), values in found
-        )
+        return roe_rows(self.cases, rows, self.networks, self.recipe.svm)
 
     def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
         shown = rows.filter((pl.col("model") == next(iter(self.networks))) & pl.col("case").is_in(self.story.examples))

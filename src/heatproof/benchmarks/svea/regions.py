@@ -1,0 +1,130 @@
+"""Signals by name, and the ROE test: can a linear SVM name the digit from the region of explanation alone? No torch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from heatproof import mnist1d
+from heatproof.executors.threads import each
+from heatproof.lazy import np, pl
+from heatproof.metrics.understandability import Svm, cut_windows, read_regions, right_readings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from heatproof.mnist1d import Signals
+
+ROE_LENGTH = 12
+CHUNK = 500
+DIGITS = 10
+METRICS = ("roe_accuracy", "drop", "increase", "mass_accuracy", "rank_accuracy", "pointing_game")
+POOLINGS = ("sum_pos", "sum_abs")
+PARTS = ("test", "train")
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """The training and the test signals that are scored, and their places in the published data set."""
+
+    train: Signals
+    test: Signals
+    train_places: NDArray[np.int64]
+    test_places: NDArray[np.int64]
+
+    def part(self, split: str) -> tuple[Signals, NDArray[np.int64]]:
+        return (self.test, self.test_places) if split == "test" else (self.train, self.train_places)
+
+    def ids(self, split: str) -> list[str]:
+        return [case_name(split, place) for place in self.part(split)[1].tolist()]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {split: len(self.part(split)[0]) for split in PARTS}
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.train.x.tobytes() + self.test.x.tobytes()).hexdigest()[:16]
+
+
+def case_name(split: str, place: int) -> str:
+    return f"{split}-{place:04d}"
+
+
+def first_signals(limit: int | None = None) -> Cases:
+    """The published signals, or about `limit` of them, four in five to train the SVM."""
+    train, test = mnist1d.published()
+    if limit is not None:
+        wanted = min(limit, len(train) + len(test))
+        tests = ceil(wanted / 5)
+        train, test = train[: wanted - tests], test[:tests]
+    return Cases(train, test, np.arange(len(train)), np.arange(len(test)))
+
+
+def roe_rows(cases: Cases, rows: pl.DataFrame, models: Iterable[str], svm: Svm) -> pl.DataFrame:
+    """The ROE test of every explainer that has come to its end, and of the raw signals, from where regions start.
+
+    `read` is the digit that the SVM reads in a region. A signal without a region (its start is NaN) teaches the SVM
+    nothing, and has no score; `uniform` is then what the window in the middle would get.
+    """
+    ids = {split: cases.ids(split) for split in PARTS}
+    known = [name for name in ("split", "label") if name in rows.columns]
+    facts = rows.select("case", *known).unique("case")
+    groups = [
+        (key, dict(zip(group["case"], group["value"], strict=True)))
+        for key, group in rows.group_by("model", "explainer", "target", maintain_order=True)
+    ]
+    whole = [(key, starts) for key, starts in groups if len(starts) == sum(map(len, ids.values()))]
+
+    def readings(starts: Mapping[str, float]) -> NDArray[np.float64] | None:
+        (test, there), (train, taught) = (
+            regions(cases.part(split)[0], np.array([starts[case] for case in ids[split]])) for split in PARTS
+        )
+        read = read_regions(train[taught], cases.train.y[taught], test, svm)
+        return None if read is None else np.where(there, read, np.nan)
+
+    blind: NDArray[np.float64] | None = None
+    if rows["value"].is_nan().any():
+        middle = float((cases.test.x.shape[1] - ROE_LENGTH) // 2)
+        blind = accuracies(readings({case: middle for part in ids.values() for case in part}), cases.test.y)
+    raw = read_regions(cases.train.x, cases.train.y, cases.test.x, svm)
+    found: list[tuple[Any, NDArray[Any] | None]] = [((model, "raw_input", ""), raw) for model in models]
+    found += zip([key for key, _ in whole], each(readings, [starts for _, starts in whole]), strict=True)
+    return pl.concat(
+        pl.DataFrame(
+            {
+                "case": ids["test"],
+                "value": accuracies(read, cases.test.y),
+                "read": read_column(read, ids),
+                "uniform": pl.Series([None] * len(ids["test"]) if blind is None else blind, dtype=pl.Float64),
+            }
+        )
+        .join(facts, on="case", how="left")
+        .with_columns(
+            metric=pl.lit("roe_accuracy"),
+            ground_truth=pl.lit(""),
+            pooling=pl.lit(""),
+            model=pl.lit(model),
+            explainer=pl.lit(explainer),
+            target=pl.lit(target),
+        )
+        for (model, explainer, target), read in found
+    )
+
+
+def regions(part: Signals, starts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The points of each region, and whether there is one; where not, those of some other place."""
+    there = ~np.isnan(starts)
+    return cut_windows(part.x, np.where(there, starts, 0).astype(np.int64), ROE_LENGTH), there
+
+
+def accuracies(read: NDArray[Any] | None, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    found = right_readings(read, labels)
+    return found if read is None else np.where(np.isnan(read), np.nan, found)
+
+
+def read_column(read: NDArray[Any] | None, ids: Mapping[str, list[str]]) -> NDArray[np.float64]:
+    return np.full(len(ids["test"]), np.nan) if read is None else read.astype(np.float64)

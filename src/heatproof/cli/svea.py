@@ -1,0 +1,36 @@
+"""`heatproof svea ...`: what SVEA has beside its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heatproof.metrics.understandability import WindowRule
+
+app = typer.Typer(help="SVEA: signals to ask a network elsewhere about.", no_args_is_help=True)
+
+
+@app.command("masked-inputs")
+def masked(
+    heatmaps: Annotated[Path, typer.Argument(help="As for heatproof evaluate --benchmark svea.", metavar="HEATMAPS")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The .npz to write.")] = Path("masked-inputs.npz"),
+    window: Annotated[
+        WindowRule, typer.Option(metavar="NAME", help="clipped or literal: where a region begins.")
+    ] = "clipped",
+) -> None:
+    """The test signals with zeros outside each heatmap's region of explanation: `test` (N, 40) in a .npz.
+
+    The probabilities that your network gives them, in their order, are what `heatproof evaluate --benchmark svea
+    --masked-outputs` takes.
+
+    Example: heatproof svea masked-inputs maps.npy --out masked-inputs.npz
+    """
+    from heatproof.benchmarks.svea.heatmaps import masked_inputs
+    from heatproof.heatmap_files import few
+
+    count, problems = masked_inputs(heatmaps, out, window)
+    typer.echo(f"{out}: {count:,} signals")
+    if problems:
+        typer.echo(f"without a region, all zero: {len(problems):,} ({few(problems, '; ')})", err=True)
