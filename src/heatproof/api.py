@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.benchmarks.base import Opened
-from heatproof.benchmarks.clevr_xai import open_masks
+from heatproof.benchmarks.clevr_xai import OpenedQuestions, open_kept, open_masks
+from heatproof.benchmarks.kept import KeptRun, find_kept
 from heatproof.cases import Batch, Chunk
 from heatproof.devices import (
     FULL,
@@ -24,11 +25,12 @@ from heatproof.devices import (
 )
 from heatproof.engine.closing import Closing
 from heatproof.engine.forecast import Forecast
+from heatproof.engine.kept import Kept
 from heatproof.engine.manifest import options_of
 from heatproof.engine.plan import explained_quantity, for_quantities
 from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
-from heatproof.engine.sources import Explaining, Stored
+from heatproof.engine.sources import Explaining, Source, Stored
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Explainer, Quantity, Target, predicted_classes, quantity_of
@@ -328,8 +330,8 @@ def find_case(opened: Opened, name: str, case: str) -> tuple[Batch, Chunk]:
 def evaluate(
     heatmaps: Path | str,
     *,
-    dataset: Path | str,
-    questions: str = "simple",
+    dataset: Path | str | None = None,
+    questions: str | None = None,
     poolings: Sequence[str] | None = None,
     predictions: Path | str | None = None,
     name: str | None = None,
@@ -341,21 +343,31 @@ def evaluate(
 ) -> Run:
     """Score heatmaps made elsewhere: `evaluate("maps", dataset="data", predictions="answers.json")`.
 
+    A run of CLEVR-XAI that has kept its heatmaps (RUN, or RUN/heatmaps/EXPLAINER) knows its data set and answers.
     `name` is what the tables call them (by default their file's name). What the output folder holds already is not
     computed again.
     """
     path = Path(heatmaps)
     answers = None if predictions is None else Path(predictions)
     how = Execution(engine, jobs)
-    stored = open_heatmaps(path)
+    kept = find_kept(path)
+    stored = open_heatmaps(path) if kept is None else kept.together
     folder = RunFolder(Path(out) if out is not None else evaluation_folder(path))
     folder.check_writable()
-    opened = open_masks(stored, Path(dataset), questions, poolings, answers, progress)
+    given = None if dataset is None else Path(dataset)
+    if kept is not None:
+        source: Source = kept_source(kept, name, open_kept(kept, given, questions, poolings, answers, progress))
+    elif given is None:
+        raise HeatproofError(f"{path} is no run, which would know its data set: name it with --dataset.")
+    else:
+        opened = open_masks(stored, given, questions or "simple", poolings, answers, progress)
+        source = Stored(opened, stored, name or path.stem)
     table = run_source(
-        Stored(opened, stored, name or path.stem),
+        source,
         folder,
         name="clevr-xai",
-        options={"heatmaps": str(path), "dataset": str(dataset), "questions": questions},
+        seed=0 if kept is None else kept.seed,
+        options={"heatmaps": str(path), "dataset": str(dataset), "questions": questions or "simple"},
         resume=resume,
         how=how,
         progress=progress,
@@ -363,9 +375,23 @@ def evaluate(
     return finished(folder, table)
 
 
+def kept_source(kept: KeptRun, name: str | None, opened: OpenedQuestions) -> Kept:
+    """The heatmaps of a run, beside the paper's numbers that stood beside them in the run."""
+    table = load_run(kept.files.folder).leaderboard()
+    about = bool(table["reference"].is_not_null().any())
+    if name is not None:
+        return Kept(opened.beside_poster(about), kept.called(name), {name})
+    has_number = pl.any_horizontal(pl.col("reference", "reference_elsewhere").is_not_null())
+    return Kept(opened.beside_poster(about), kept, set(table.filter(has_number)["explainer"]))
+
+
 def evaluation_folder(heatmaps: Path) -> Path:
     """The folder of a run that scores stored heatmaps, unless another is given."""
-    return Path("runs") / f"evaluate-{heatmaps.stem}"
+    kept = find_kept(heatmaps)
+    if kept is None:
+        return Path("runs") / f"evaluate-{heatmaps.stem}"
+    run = kept.files.folder.resolve().name
+    return Path("runs") / f"evaluate-{run}{'' if kept.is_whole else '-' + kept.entries[0]['folder']}"
 
 
 def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:

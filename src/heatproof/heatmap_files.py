@@ -1,18 +1,21 @@
 """Heatmaps on disk, made anywhere: a folder of .npy files, a .npz archive, a Zarr or HDF5 group. Needs no torch.
 
 A folder or an archive calls each heatmap by the name of its case. A group holds `heatmaps` (N, ...) and, in the same
-order, their names: `case`, or `question_index` where these are numbers.
+order, their names: `case`, or `question_index` where these are numbers. What a run keeps of an explainer is a folder of
+.npz parts, each with `ids` and `relevance`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heatproof.arrays import read_arrays
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NAMES = ("case", "question_index")
+PART = ("ids", "relevance")
+"""What a part of a run's heatmaps holds."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,14 @@ class Heatmaps:
         """Other processes open the files for themselves."""
         return open_heatmaps, (self.source.resolve(),)
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
     def usable(self, name: str, space: tuple[int, ...], hint: str = "") -> tuple[NDArray[Any] | None, str]:
         """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size."""
+        if name not in self.known:
+            return None, "there is no heatmap"
         try:
             heatmap = np.asarray(self.read(name))
         except Exception as problem:  # damaged files fail in many ways, by their format
@@ -60,6 +71,9 @@ def open_heatmaps(path: Path) -> Heatmaps:
         return open_group(path, "zarr")
     if path.is_dir():
         files = sorted(entry.stem for entry in path.iterdir() if entry.suffix == ".npy")
+        parts = sorted(entry for entry in path.iterdir() if entry.suffix == ".npz")
+        if parts and not files:
+            return open_parts(path, parts)
         return named(path, files, lambda name: load_npy(path / f"{name}.npy"))
     if path.suffix == ".npz" and path.is_file():
         try:
@@ -80,6 +94,44 @@ def named(path: Path, names: list[str], read: Callable[[str], NDArray[Any]]) -> 
 def load_npy(path: Path) -> NDArray[Any]:
     loaded: NDArray[Any] = np.load(path, allow_pickle=False)
     return loaded
+
+
+def open_parts(path: Path, parts: Sequence[Path]) -> Heatmaps:
+    """The heatmaps of an explainer as a run keeps them; the part that was read last is held."""
+    where: dict[str, tuple[Path, int]] = {}
+    for part in parts:
+        names = part_names(part)
+        if twice := sorted(set(names) & set(where)):
+            raise HeatproofError(
+                f"{path} has two heatmaps of {twice[0]}: in {where[twice[0]][0].name} and {part.name}."
+            )
+        where |= {name: (part, place) for place, name in enumerate(names)}
+    held: dict[Path, NDArray[Any]] = {}
+
+    def read(name: str) -> NDArray[Any]:
+        part, place = where[name]
+        if part not in held:
+            held.clear()
+            held[part] = read_arrays(part)["relevance"]
+        heatmap: NDArray[Any] = held[part][place]
+        return heatmap
+
+    return named(path, list(where), read)
+
+
+def part_names(part: Path) -> list[str]:
+    """The cases of a part of a run's heatmaps; only their names are read."""
+    try:
+        with np.load(part, allow_pickle=False) as archive:
+            there, names = set(archive.files), archive["ids"].tolist() if "ids" in archive.files else []
+    except Exception as problem:  # damaged files fail in many ways
+        raise HeatproofError(f"{part} is damaged ({type(problem).__name__}: {problem}); make it anew.") from problem
+    if not set(PART) <= there:
+        raise HeatproofError(
+            f"{part} is no part of a run's heatmaps: it lacks {' and '.join(n for n in PART if n not in there)}."
+            " Give the archive itself, not its folder, if it holds heatmaps by name."
+        )
+    return [str(name) for name in names]
 
 
 def open_group(path: Path, library: str) -> Heatmaps:

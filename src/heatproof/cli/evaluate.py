@@ -15,15 +15,22 @@ from heatproof.cli.run import Jobs, Resume, going_on_said, show_run
 def evaluate(
     heatmaps: Annotated[
         Path,
-        typer.Argument(help="Folder of QUESTION_INDEX.npy, a .npz, or a .zarr or .h5 group.", metavar="HEATMAPS"),
+        typer.Argument(
+            help="Folder of QUESTION_INDEX.npy, a .npz, a .zarr or .h5 group, or a run with kept heatmaps.",
+            metavar="HEATMAPS",
+        ),
     ],
-    dataset: Annotated[Path, typer.Option(help="Folder of the data set with questions and masks.")],
+    dataset: Annotated[
+        Path | None, typer.Option(help="Folder of the data set with questions and masks. Default: the run's.")
+    ] = None,
     questions: Annotated[
-        QuestionSet, typer.Option(metavar="NAME", help="Which questions: simple or complex.")
-    ] = "simple",
+        QuestionSet | None,
+        typer.Option(metavar="NAME", help="Which questions: simple or complex. Default: the run's, or simple."),
+    ] = None,
     poolings: Annotated[str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten.")] = None,
     predictions: Annotated[
-        Path | None, typer.Option(help="Answers as JSON; only heatmaps of right ones are scored.")
+        Path | None,
+        typer.Option(help="Answers as JSON, with probabilities or without; only heatmaps of right ones are scored."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the tables call them. Default: the file's name.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/evaluate-HEATMAPS.")] = None,
@@ -38,6 +45,8 @@ def evaluate(
     heatproof evaluate heatmaps/ --dataset data --predictions answers.json
 
     heatproof evaluate maps.npz --dataset data --questions complex --poolings l2_norm_sq,max_norm
+
+    heatproof evaluate runs/clevr-xai-quick
     """
     from heatproof.api import evaluate as score
     from heatproof.api import evaluation_folder
