@@ -43,6 +43,10 @@ class KeptRun:
         stamps = " ".join(heatmaps.stamp for heatmaps in self.heatmaps.values())
         return replace(first, source=self.files.folder, names=tuple(names), stamp=stamps)
 
+    def only(self, entries: Sequence[Mapping[str, Any]]) -> KeptRun:
+        """Some of the explainers."""
+        return replace(self, entries=entries, heatmaps={e["folder"]: self.heatmaps[e["folder"]] for e in entries})
+
     def called(self, name: str) -> KeptRun:
         """The same with another name in the tables, which only one explainer can have."""
         if len(self.entries) > 1:
