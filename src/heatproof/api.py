@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.benchmarks.base import Opened
-from heatproof.benchmarks.elsewhere import Told, open_elsewhere
+from heatproof.benchmarks.clevr_xai import OpenedQuestions, open_kept
+from heatproof.benchmarks.elsewhere import Told, check_told, open_elsewhere
+from heatproof.benchmarks.kept import KeptRun, find_kept
 from heatproof.cases import Batch
 from heatproof.devices import (
     FULL,
@@ -24,12 +26,13 @@ from heatproof.devices import (
 )
 from heatproof.engine.closing import Closing
 from heatproof.engine.forecast import Forecast
+from heatproof.engine.kept import Kept
 from heatproof.engine.manifest import options_of
 from heatproof.engine.plan import for_quantities
 from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
 from heatproof.engine.showing import CANDIDATES, Pick, Wanted, explain_cases, find
-from heatproof.engine.sources import Explaining, Stored
+from heatproof.engine.sources import Explaining, Source, Stored
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Explainer, Quantity, Target, predicted_classes, quantity_of
@@ -340,7 +343,8 @@ def evaluate(
     """Score heatmaps made elsewhere: `evaluate("maps", dataset="data", predictions="answers.json")`.
 
     `benchmark` is clevr-xai (which takes dataset, questions, poolings and predictions), svea (poolings, predictions,
-    masked_outputs, window) or focus (mosaics); see docs/evaluate.md. `name` is what the tables call them (by default
+    masked_outputs, window) or focus (mosaics); see docs/evaluate.md. A run of CLEVR-XAI that has kept its heatmaps
+    (RUN, or RUN/heatmaps/EXPLAINER) knows its data set and answers. `name` is what the tables call them (by default
     their file's name). What the output folder holds already is not computed again.
     """
     path = Path(heatmaps)
@@ -356,11 +360,19 @@ def evaluate(
     )
     folder = RunFolder(Path(out) if out is not None else evaluation_folder(path))
     folder.check_writable()
-    stored, opened = open_elsewhere(benchmark, path, told, progress)
+    kept = find_kept(path) if benchmark == "clevr-xai" else None
+    if kept is None:
+        stored, opened = open_elsewhere(benchmark, path, told, progress)
+        source: Source = Stored(opened, stored, name or path.stem)
+    else:
+        check_told(benchmark, told)
+        given, answers = (None if place is None else Path(place) for place in (dataset, predictions))
+        source = kept_source(kept, name, open_kept(kept, given, questions, poolings, answers, progress))
     table = run_source(
-        Stored(opened, stored, name or path.stem),
+        source,
         folder,
         name=benchmark,
+        seed=0 if kept is None else kept.seed,
         options={"heatmaps": str(path), **told.given},
         resume=resume,
         how=how,
@@ -369,9 +381,23 @@ def evaluate(
     return finished(folder, table)
 
 
+def kept_source(kept: KeptRun, name: str | None, opened: OpenedQuestions) -> Kept:
+    """The heatmaps of a run, beside the paper's numbers that stood beside them in the run."""
+    table = load_run(kept.files.folder).leaderboard()
+    about = bool(table["reference"].is_not_null().any())
+    if name is not None:
+        return Kept(opened.beside_poster(about), kept.called(name), {name})
+    has_number = pl.any_horizontal(pl.col("reference", "reference_elsewhere").is_not_null())
+    return Kept(opened.beside_poster(about), kept, set(table.filter(has_number)["explainer"]))
+
+
 def evaluation_folder(heatmaps: Path) -> Path:
     """The folder of a run that scores stored heatmaps, unless another is given."""
-    return Path("runs") / f"evaluate-{heatmaps.stem}"
+    kept = find_kept(heatmaps)
+    if kept is None:
+        return Path("runs") / f"evaluate-{heatmaps.stem}"
+    run = kept.files.folder.resolve().name
+    return Path("runs") / f"evaluate-{run}{'' if kept.is_whole else '-' + kept.entries[0]['folder']}"
 
 
 def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:

@@ -2,7 +2,7 @@
 
 A folder or an archive calls each heatmap by the name of its case. A group holds `heatmaps` (N, ...) and, in the same
 order, their names: `case`, or `question_index` where these are numbers. Where a benchmark's cases have an order, arrays
-in that order do too, and so do the heatmaps that a run has kept.
+in that order do too. What a run keeps of an explainer is a folder of .npz parts, each with `ids` and `relevance`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ NAMES = ("case", "question_index")
 NUMBERS = "bfiu"
 """Kinds of arrays: truth values, floats, integers with a sign and without."""
 SHOWN = 5
+PART = ("ids", "relevance")
+"""What a part of a run's heatmaps holds."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,14 @@ class Heatmaps:
         source = self.source.resolve()
         return (open_heatmaps, (source,)) if self.parts is None else (open_ordered, (source, self.parts))
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
     def usable(self, name: str, space: tuple[int, ...], hint: str = "") -> tuple[NDArray[Any] | None, str]:
         """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size."""
+        if name not in self.known:
+            return None, "there is no heatmap"
         try:
             heatmap = np.asarray(self.read(name))
         except Exception as problem:  # damaged files fail in many ways, by their format
@@ -68,6 +77,9 @@ def open_heatmaps(path: Path) -> Heatmaps:
         return open_group(path, "zarr")
     if path.is_dir():
         files = sorted(entry.stem for entry in path.iterdir() if entry.suffix == ".npy")
+        parts = sorted(entry for entry in path.iterdir() if entry.suffix == ".npz")
+        if parts and not files:
+            return open_parts(path, parts)
         return named(path, files, lambda name: load_npy(path / f"{name}.npy"))
     if path.suffix == ".npz" and path.is_file():
         archive = archive_of(path)
@@ -89,10 +101,8 @@ def open_ordered(path: Path, parts: Mapping[str, Sequence[str]], space: tuple[in
         arrays = read_arrays(path)
     elif path.is_dir() and all((path / f"{part}.npy").is_file() for part in parts):
         arrays = {part: read_array(path / f"{part}.npy") for part in parts}
-    elif path.is_dir() and (kept := sorted(path.glob("*.npz"))):
-        return replace(kept_by_run(path, kept), parts=parts)
-    if {"ids", "relevance"} <= set(arrays):
-        return replace(kept_by_run(path, [path]), parts=parts)
+    if set(PART) <= set(arrays):
+        return replace(open_parts(path, [path]), parts=parts)
     if "heatmaps" in arrays:
         every = [name for names in parts.values() for name in names]
         return replace(in_order(path, {"heatmaps": every}, arrays, space), parts=parts)
@@ -132,22 +142,6 @@ def in_order(
     return named(path, list(place), read)
 
 
-def kept_by_run(path: Path, files: Sequence[Path]) -> Heatmaps:
-    """What `heatproof run --keep-heatmaps` left of one explainer: MODEL.CHUNK.npz with ids and relevance."""
-    models = sorted({file.stem.rpartition(".")[0] for file in files})
-    if len(models) > 1:
-        raise HeatproofError(
-            f"{path} holds heatmaps of {len(models)} models ({', '.join(models)}); give a folder with those of one."
-        )
-    found: dict[str, NDArray[Any]] = {}
-    for file in files:
-        arrays = read_arrays(file)
-        if not {"ids", "relevance"} <= set(arrays) or len(arrays["ids"]) != len(arrays["relevance"]):
-            raise HeatproofError(f"{file} is not what a run keeps: ids, and the relevance of each.")
-        found |= dict(zip(arrays["ids"].tolist(), arrays["relevance"], strict=True))
-    return named(path, list(found), found.__getitem__)
-
-
 def archive_of(path: Path) -> Any:
     """A .npz archive whose arrays are read when they are asked for."""
     try:
@@ -172,6 +166,49 @@ def named(path: Path, names: list[str], read: Callable[[str], NDArray[Any]]) -> 
 def load_npy(path: Path) -> NDArray[Any]:
     loaded: NDArray[Any] = np.load(path, allow_pickle=False)
     return loaded
+
+
+def open_parts(path: Path, parts: Sequence[Path]) -> Heatmaps:
+    """The heatmaps of an explainer as a run keeps them (MODEL.CHUNK.npz); the part that was read last is held."""
+    models = sorted({part.stem.rpartition(".")[0] for part in parts})
+    if len(models) > 1:
+        raise HeatproofError(
+            f"{path} holds heatmaps of {len(models)} models ({', '.join(models)}); give a folder with those of one."
+        )
+    where: dict[str, tuple[Path, int]] = {}
+    for part in parts:
+        names = part_names(part)
+        if twice := sorted(set(names) & set(where)):
+            raise HeatproofError(
+                f"{path} has two heatmaps of {twice[0]}: in {where[twice[0]][0].name} and {part.name}."
+            )
+        where |= {name: (part, place) for place, name in enumerate(names)}
+    held: dict[Path, NDArray[Any]] = {}
+
+    def read(name: str) -> NDArray[Any]:
+        part, place = where[name]
+        if part not in held:
+            held.clear()
+            held[part] = read_arrays(part)["relevance"]
+        heatmap: NDArray[Any] = held[part][place]
+        return heatmap
+
+    return named(path, list(where), read)
+
+
+def part_names(part: Path) -> list[str]:
+    """The cases of a part of a run's heatmaps; only their names are read."""
+    try:
+        with np.load(part, allow_pickle=False) as archive:
+            there, names = set(archive.files), archive["ids"].tolist() if "ids" in archive.files else []
+    except Exception as problem:  # damaged files fail in many ways
+        raise HeatproofError(f"{part} is damaged ({type(problem).__name__}: {problem}); make it anew.") from problem
+    if not set(PART) <= there:
+        raise HeatproofError(
+            f"{part} is no part of a run's heatmaps: it lacks {' and '.join(n for n in PART if n not in there)}."
+            " Give the archive itself, not its folder, if it holds heatmaps by name."
+        )
+    return [str(name) for name in names]
 
 
 def open_group(path: Path, library: str) -> Heatmaps:

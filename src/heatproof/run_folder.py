@@ -33,7 +33,8 @@ FORMAT = 3
 MANIFEST, LEDGER = "run.json", "parts.jsonl"
 SUMMARY, LEADERBOARD, STATISTICS = "summary.parquet", "leaderboard.csv", "statistics.csv"
 TABLE, REPORT = "leaderboard.md", "report.html"
-PARTS = ("scores", "failures", "heatmaps", "sections")
+HEATMAPS = "heatmaps"
+PARTS = ("scores", "failures", HEATMAPS, "sections")
 """Folders with what belongs to explainers."""
 RESULTS = (LEDGER, SUMMARY, LEADERBOARD, STATISTICS, TABLE, REPORT)
 """Files that are made from the parts, and their list."""
@@ -107,7 +108,7 @@ class RunFolder:
         return self.path("scores", explainer, f"{chunk.stem}.parquet")
 
     def kept(self, explainer: str, chunk: Chunk) -> Path:
-        return self.path("heatmaps", explainer, f"{chunk.stem}.npz")
+        return self.path(HEATMAPS, explainer, f"{chunk.stem}.npz")
 
     def failure(self, explainer: str, chunk: Chunk) -> Path:
         return self.path("failures", explainer, f"{chunk.stem}.json")
@@ -204,17 +205,17 @@ class RunFolder:
     def heatmaps(self, explainer: str, model: str) -> dict[str, np.ndarray[Any, Any]]:
         """Stored relevance of one explainer on one model, by case id."""
         found: dict[str, np.ndarray[Any, Any]] = {}
-        for path in sorted(self.path("heatmaps", explainer).glob(f"{glob.escape(model)}.*.npz")):
+        for path in sorted(self.path(HEATMAPS, explainer).glob(f"{glob.escape(model)}.*.npz")):
             arrays = read_arrays(path)
             found |= dict(zip(arrays["ids"].tolist(), arrays["relevance"], strict=True))
         return found
 
     def write_examples(self, arrays: Arrays) -> None:
         """Inputs and masks of the cases that the page shows."""
-        write_arrays(self.path("heatmaps", "examples.npz"), arrays, compressed=True)
+        write_arrays(self.path(HEATMAPS, "examples.npz"), arrays, compressed=True)
 
     def examples(self) -> dict[str, np.ndarray[Any, Any]]:
-        path = self.path("heatmaps", "examples.npz")
+        path = self.path(HEATMAPS, "examples.npz")
         return read_arrays(path) if path.is_file() else {}
 
     # files of each kind

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from heatproof.cli.bars import Quiet, bars
+from heatproof.cli.poster import poster
 from heatproof.cli.run import Address, EngineOption, Jobs, going_on_said
 
 app = typer.Typer(help="CLEVR worlds: scenes, pictures, questions and true masks.", no_args_is_help=True)
@@ -347,3 +348,6 @@ def nesting(about: Mapping[str, Any]) -> Iterator[str]:
     if "union_without_first_nonempty" in about:
         yield f"questions with only one of union and first-non-empty: {about['union_without_first_nonempty']}"
         yield f"first-non-empty equals unique: {about['first_nonempty_equals_unique']:.1%}"
+
+
+app.command()(poster)

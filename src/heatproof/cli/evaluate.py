@@ -18,15 +18,18 @@ def evaluate(
     heatmaps: Annotated[
         Path,
         typer.Argument(
-            help="Folder of CASE.npy, a .npz, a .zarr or .h5 group; SVEA, Focus: also a .npy in the order of cases.",
+            help="Folder of CASE.npy, a .npz, a .zarr or .h5 group; SVEA, Focus: also a .npy in the order of cases;"
+            " or a run with kept heatmaps.",
             metavar="HEATMAPS",
         ),
     ],
     dataset: Annotated[
-        Path | None, typer.Option(help="CLEVR-XAI: folder of the data set with questions and masks.")
+        Path | None,
+        typer.Option(help="CLEVR-XAI: folder of the data set with questions and masks. Default: the run's."),
     ] = None,
     questions: Annotated[
-        QuestionSet | None, typer.Option(metavar="NAME", help="CLEVR-XAI: simple (default) or complex questions.")
+        QuestionSet | None,
+        typer.Option(metavar="NAME", help="CLEVR-XAI: simple or complex questions. Default: the run's, or simple."),
     ] = None,
     poolings: Annotated[
         str | None, typer.Option(metavar="LIST", help="Poolings to score. Default: all ten; SVEA: sum_pos,sum_abs.")
@@ -34,8 +37,8 @@ def evaluate(
     predictions: Annotated[
         Path | None,
         typer.Option(
-            help="CLEVR-XAI: answers as JSON; only heatmaps of right ones are scored. SVEA: probabilities or classes"
-            " (.npy, .npz)."
+            help="CLEVR-XAI: answers as JSON, with probabilities or without; only heatmaps of right ones are scored."
+            " SVEA: probabilities or classes (.npy, .npz)."
         ),
     ] = None,
     benchmark: Annotated[
@@ -62,6 +65,8 @@ def evaluate(
     heatproof evaluate heatmaps/ --dataset data --predictions answers.json
 
     heatproof evaluate maps.npz --dataset data --questions complex --poolings l2_norm_sq,max_norm
+
+    heatproof evaluate runs/clevr-xai-quick
 
     heatproof evaluate maps.npy --benchmark svea --predictions whole.npy --masked-outputs masked.npy
 

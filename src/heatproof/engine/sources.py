@@ -325,16 +325,20 @@ class Stored(Source):
 
     def compute(self, task: Task) -> list[Result | Failure]:
         (unit,) = task.units
-        names = self.opened.cases(unit.chunk)
-        found = [self.heatmaps.usable(name, self.opened.space, self.opened.size_hint) for name in names]
-        channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
-        relevance = np.full((len(found), channels, *self.opened.space), np.nan)
-        for place, (heatmap, _) in enumerate(found):
-            if heatmap is not None:
-                relevance[place] = 0.0
-                relevance[place, : len(heatmap)] = heatmap
-        rows = self.opened.score(unit.chunk, relevance, [problem for _, problem in found])
-        return [Result(labelled(rows, unit), {"ids": np.asarray([])})]
+        return [score_stored(self.opened, self.heatmaps, unit)]
+
+
+def score_stored(opened: OpenedMasks, heatmaps: Heatmaps, unit: Unit) -> Result:
+    """The rows of a unit whose heatmaps are on disk."""
+    found = [heatmaps.usable(name, opened.space, opened.size_hint) for name in opened.cases(unit.chunk)]
+    channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
+    relevance = np.full((len(found), channels, *opened.space), np.nan)
+    for place, (heatmap, _) in enumerate(found):
+        if heatmap is not None:
+            relevance[place] = 0.0
+            relevance[place, : len(heatmap)] = heatmap
+    rows = opened.score(unit.chunk, relevance, [problem for _, problem in found])
+    return Result(labelled(rows, unit), {"ids": np.asarray([])})
 
 
 def labelled(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:

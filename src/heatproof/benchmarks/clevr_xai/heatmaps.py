@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +38,12 @@ def open_masks(
     poolings: Sequence[str] | None = None,
     predictions: Path | None = None,
     progress: Progress = silent,
+    said: Mapping[int, Prediction] | None = None,
 ) -> OpenedQuestions:
-    """The questions that these heatmaps are about; with `predictions`, those of them that are answered right."""
+    """The questions that these heatmaps are about; with `predictions`, those of them that are answered right.
+
+    `said` are answers that are known already, and leave no question out.
+    """
     chosen = tuple(every_pooling) if poolings is None else tuple(poolings)
     require_poolings(chosen)
     if questions not in KINDS:
@@ -47,24 +51,29 @@ def open_masks(
     data = open_dataset(dataset)
     facts = question_table(data, questions)
     known = dict(facts.select("question_index", "answer").rows())
-    there = by_question(heatmaps)
+    there = by_question(heatmaps, questions)
     if not set(there) & set(known):
         raise HeatproofError(
             f"none of the {len(there):,} heatmaps is for one of the {questions} questions of {dataset}:"
             f" their questions are {few(sorted(there))}. Is it the right data set, and --questions?"
         )
     left_out = [("Heatmaps for questions that the data set does not have, left out", sorted(set(there) - set(known)))]
-    wanted = set(known)
+    wanted, answers = set(known), dict(said or {})
     if predictions is not None:
         answers = read_predictions(predictions)
-        wanted = {k for k in wanted & set(answers) if in_words(answers[k]) == known[k]}
+        wanted = {k for k in wanted & set(answers) if answers[k].answer == known[k]}
         left_out += [
             ("Predictions for questions that the data set does not have, left out", sorted(set(answers) - set(known))),
             ("Heatmaps of questions without a prediction, left out", sorted(set(there) & set(known) - set(answers))),
         ]
         if not wanted & set(there):
             raise HeatproofError(f"no heatmap is left: {predictions} answers none of their questions right.")
+    if answers:
+        facts = facts.join(prediction_table(answers), on="question_index", how="left", maintain_order="left")
     asked = facts.filter(pl.col("question_index").is_in(list(wanted & set(there)))).sort("question_index")
+    if predictions is not None and 0 < asked["probability"].null_count() < len(asked):
+        unsure = asked.filter(pl.col("probability").is_null())["question_index"].to_list()
+        left_out.append(("Predictions without a probability, in no part of the questions that asks for it", unsure))
     space = data.mask_size(questions, next(iter(KINDS[questions])))
     kinds = rows.ground_truths(data, questions, space)
     left_out.append(("Questions without a heatmap", sorted(wanted - set(there))))
@@ -95,6 +104,7 @@ def open_masks(
         names=there,
         kinds=kinds,
         left_out=left_out,
+        published=Reference(rows.poster().with_columns(target=pl.lit(""))),
     )
 
 
@@ -107,6 +117,7 @@ class OpenedQuestions(OpenedMasks):
     names: Mapping[int, str]
     kinds: Sequence[str]
     left_out: Sequence[tuple[str, Sequence[int]]]
+    published: Reference
 
     def questions(self, chunk: Chunk) -> pl.DataFrame:
         start = int(chunk.name.rpartition("-")[2])
@@ -125,7 +136,8 @@ class OpenedQuestions(OpenedMasks):
         return rows.score_table(ids, facts, relevance, masks, self.settings["poolings"], problems)
 
     def subsets(self) -> Mapping[str, pl.Expr]:
-        return rows.parts_of_questions(next(iter(self.counts)), probabilities=False)
+        told = "probability" in self.asked.columns and self.asked["probability"].is_not_null().any()
+        return rows.parts_of_questions(next(iter(self.counts)), probabilities=told)
 
     def remembers(self) -> pl.Expr:
         return self.story.columns[0].condition & (pl.col("undefined") != "")
@@ -141,39 +153,78 @@ class OpenedQuestions(OpenedMasks):
         return Ending(said)
 
     def reference(self) -> Reference:
-        return Reference(rows.poster().with_columns(target=pl.lit("")))
+        return self.published
+
+    def beside_poster(self, about: bool) -> OpenedQuestions:
+        """The same with explainers of the logit beside the poster, which is `about` their network or another."""
+        return replace(self, published=Reference(rows.poster(), is_about_this=about))
 
 
-def by_question(heatmaps: Heatmaps) -> dict[int, str]:
-    """Names by the question index that they are; `7` and `007` are the same."""
+def by_question(heatmaps: Heatmaps, questions: str) -> dict[int, str]:
+    """Names by the question index that they are; `7`, `007` and a run's `simple-000007` are the same."""
     found: dict[int, str] = {}
     for name in heatmaps.names:
-        if not name.isdecimal():
+        kind, _, number = name.rpartition("-")
+        if kind in KINDS and kind != questions:
+            raise HeatproofError(f"{heatmaps.source} is about {kind} questions: give --questions {kind}.")
+        if kind not in ("", questions) or not number.isdecimal():
             raise HeatproofError(f"{heatmaps.source}: heatmaps are called by their question_index, not {name!r}.")
-        if int(name) in found:
-            raise HeatproofError(
-                f"{heatmaps.source} has two heatmaps for question {int(name)}: {found[int(name)]} and {name}."
-            )
-        found[int(name)] = name
+        index = int(number)
+        if index in found:
+            raise HeatproofError(f"{heatmaps.source} has two heatmaps for question {index}: {found[index]} and {name}.")
+        found[index] = name
     return found
 
 
-def read_predictions(path: Path) -> dict[int, Any]:
-    """Answers by question index, from `[{"question_index": ..., "answer": ...}]`."""
+@dataclass(frozen=True)
+class Prediction:
+    """What a network answers, in words, and how sure it is of it."""
+
+    answer: str
+    probability: float | None = None
+
+
+def prediction_table(predictions: Mapping[int, Prediction]) -> pl.DataFrame:
+    """Predictions as columns of the questions' table."""
+    return pl.DataFrame(
+        {
+            "question_index": list(predictions),
+            "predicted": [one.answer for one in predictions.values()],
+            "probability": [one.probability for one in predictions.values()],
+        },
+        schema_overrides={"probability": pl.Float64},
+    )
+
+
+def read_predictions(path: Path) -> dict[int, Prediction]:
+    """Answers by question index, from `[{"question_index": ..., "answer": ..., "probability": ...}]`.
+
+    The probability may be left out, of all of them or of some.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise HeatproofError(f"{path} cannot be read as predictions ({problem}).") from problem
     if not isinstance(content, list):
         raise HeatproofError(f'{path} must be a list of {{"question_index": ..., "answer": ...}}.')
-    answers: dict[int, Any] = {}
+    answers: dict[int, Prediction] = {}
     for place, entry in enumerate(content):
         if not isinstance(entry, dict) or not isinstance(entry.get("question_index"), int) or "answer" not in entry:
             raise HeatproofError(f"{path}: entry {place} lacks question_index or answer.")
         if entry["question_index"] in answers:
             raise HeatproofError(f"{path}: question {entry['question_index']} is answered twice.")
-        answers[entry["question_index"]] = entry["answer"]
+        probability = entry.get("probability")
+        if probability is not None and not is_probability(probability):
+            raise HeatproofError(
+                f"{path}: the probability of question {entry['question_index']} must be a number between 0 and 1, got"
+                f" {probability!r}."
+            )
+        answers[entry["question_index"]] = Prediction(in_words(entry["answer"]), probability)
     return answers
+
+
+def is_probability(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def question_table(data: Dataset, name: str) -> pl.DataFrame:
