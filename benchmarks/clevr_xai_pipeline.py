@@ -31,7 +31,7 @@ from heatproof.clevr.ground_truth import make_masks
 from heatproof.clevr.questions.make import make_questions
 from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
 from heatproof.clevr.scenes import SceneSettings
-from heatproof.engine.sources import counted_passes
+from heatproof.engine.passes import counted_passes
 from heatproof.executors.choice import Execution
 from heatproof.explainers.spec import make_explainer
 from heatproof.metrics.heatmap_scores import score_heatmaps

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any
 
-from heatproof.benchmarks import Benchmark, benchmarks
-from heatproof.benchmarks.base import Opened
-from heatproof.benchmarks.clevr_xai import OpenedQuestions, open_kept
-from heatproof.benchmarks.elsewhere import Told, check_told, open_elsewhere
-from heatproof.benchmarks.kept import KeptRun, find_kept
+from heatproof.benchmarks import Benchmark
+from heatproof.benchmarks.elsewhere import Told
 from heatproof.cases import Batch
 from heatproof.devices import (
     FULL,
@@ -24,22 +21,21 @@ from heatproof.devices import (
     require_precision,
     workers_for,
 )
+from heatproof.engine.arguments import AnyExplainer, explaining, folders_of, prepare_run
 from heatproof.engine.closing import Closing
+from heatproof.engine.evaluation import evaluation_folder, source_of
 from heatproof.engine.forecast import Forecast
-from heatproof.engine.kept import Kept
 from heatproof.engine.manifest import options_of
-from heatproof.engine.plan import for_quantities
 from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
 from heatproof.engine.showing import CANDIDATES, Pick, Wanted, explain_cases, find
-from heatproof.engine.sources import Explaining, Source, Stored
-from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.engine.sources import Explaining
+from heatproof.errors import require_whole
 from heatproof.executors.choice import Engine, Execution
-from heatproof.explainers.base import Explainer, Quantity, Target, predicted_classes, quantity_of
+from heatproof.explainers.base import Target, predicted_classes, quantity_of
 from heatproof.explainers.guards import untouched
-from heatproof.explainers.spec import make_explainer, make_explainers
+from heatproof.explainers.spec import make_explainer
 from heatproof.lazy import pl, torch
-from heatproof.metrics.base import Metric
 from heatproof.metrics.spec import MetricLike, load_metrics
 from heatproof.metrics.understandability import WindowRule
 from heatproof.progress import Progress, silent
@@ -53,8 +49,6 @@ from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
     from heatproof.explainers.layers import Layer
-
-AnyExplainer: TypeAlias = "str | Explainer | type[Explainer] | Callable[..., Any]"
 
 
 class Run(Results):
@@ -176,32 +170,6 @@ def run(
         progress=progress,
     )
     return finished(folder, table)
-
-
-def explaining(
-    made: Benchmark,
-    opened: Opened,
-    chosen: Sequence[Explainer],
-    extra: Sequence[Metric],
-    seed: int,
-    batch_size: int | None,
-) -> Explaining:
-    """What a run of a benchmark explains and scores."""
-    return Explaining(
-        opened,
-        chosen,
-        seed=seed,
-        batch_size=batch_size or made.batch_size,
-        extra=[metric for metric in extra if metric.name not in made.metrics],
-        usual=frozenset(explainer.label for explainer in make_explainers(made.default_explainers)),
-    )
-
-
-def folders_of(benchmark: Benchmark) -> list[Path]:
-    """The folders that a benchmark's options name, to be sent to a cluster."""
-    named = (getattr(benchmark, f.name) for f in fields(benchmark) if f.name in ("dataset", "images", "mosaics"))
-    paths = [Path(value) for value in named if value is not None]
-    return [path if path.is_dir() else path.parent for path in paths]
 
 
 def finished(folder: RunFolder, leaderboard: pl.DataFrame) -> Run:
@@ -360,44 +328,18 @@ def evaluate(
     )
     folder = RunFolder(Path(out) if out is not None else evaluation_folder(path))
     folder.check_writable()
-    kept = find_kept(path) if benchmark == "clevr-xai" else None
-    if kept is None:
-        stored, opened = open_elsewhere(benchmark, path, told, progress)
-        source: Source = Stored(opened, stored, name or path.stem)
-    else:
-        check_told(benchmark, told)
-        given, answers = (None if place is None else Path(place) for place in (dataset, predictions))
-        source = kept_source(kept, name, open_kept(kept, given, questions, poolings, answers, progress))
+    source, seed = source_of(benchmark, path, told, name, progress)
     table = run_source(
         source,
         folder,
         name=benchmark,
-        seed=0 if kept is None else kept.seed,
+        seed=seed,
         options={"heatmaps": str(path), **told.given},
         resume=resume,
         how=how,
         progress=progress,
     )
     return finished(folder, table)
-
-
-def kept_source(kept: KeptRun, name: str | None, opened: OpenedQuestions) -> Kept:
-    """The heatmaps of a run, beside the paper's numbers that stood beside them in the run."""
-    table = load_run(kept.files.folder).leaderboard()
-    about = bool(table["reference"].is_not_null().any())
-    if name is not None:
-        return Kept(opened.beside_poster(about), kept.called(name), {name})
-    has_number = pl.any_horizontal(pl.col("reference", "reference_elsewhere").is_not_null())
-    return Kept(opened.beside_poster(about), kept, set(table.filter(has_number)["explainer"]))
-
-
-def evaluation_folder(heatmaps: Path) -> Path:
-    """The folder of a run that scores stored heatmaps, unless another is given."""
-    kept = find_kept(heatmaps)
-    if kept is None:
-        return Path("runs") / f"evaluate-{heatmaps.stem}"
-    run = kept.files.folder.resolve().name
-    return Path("runs") / f"evaluate-{run}{'' if kept.is_whole else '-' + kept.entries[0]['folder']}"
 
 
 def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:
@@ -420,27 +362,3 @@ def require_place(device: str, precision: str) -> None:
     """Device and precision must be known, and the device there."""
     device_name(device)
     require_precision(precision)
-
-
-def prepare_run(
-    benchmark: str | Benchmark,
-    explainers: str | Iterable[AnyExplainer] | None,
-    preset: str,
-    target: Target | None,
-    batch_size: int | None,
-    options: Mapping[str, Any],
-) -> tuple[Benchmark, list[Explainer]]:
-    """Benchmark and explainers from a run's arguments; what is wrong with these is said before any work."""
-    if target is not None and target not in get_args(Target):
-        raise unknown_name("target", str(target), get_args(Target))
-    if batch_size is not None:
-        require_whole("batch_size", batch_size, 1)
-    if isinstance(benchmark, str):
-        benchmark = benchmarks[benchmark].from_preset(preset, **options)
-    elif options:
-        raise HeatproofError(f"{benchmark.name} is made already; give {', '.join(options)} where it is made.")
-    quantities: tuple[Quantity, ...] = ("probability", "logit")
-    if target != "both":
-        quantities = benchmark.quantities if target is None else (target,)
-    specs = benchmark.default_explainers if explainers is None else explainers
-    return benchmark, for_quantities(make_explainers(specs), quantities)

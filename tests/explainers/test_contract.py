@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from heatproof.cases import Batch
-from heatproof.engine.sources import counted_passes
+from heatproof.engine.passes import counted_passes
 from heatproof.errors import HeatproofError
 from heatproof.explainers import Explainer, ScoreExplainer, explainers
 from heatproof.explainers.adapters import FunctionExplainer, takes_context

@@ -73,7 +73,7 @@ def evaluate(
     heatproof evaluate maps/ --benchmark focus --mosaics mosaics/mosaics.csv
     """
     from heatproof.api import evaluate as score
-    from heatproof.api import evaluation_folder
+    from heatproof.engine.evaluation import evaluation_folder
 
     folder = out or evaluation_folder(heatmaps)
     with going_on_said(folder), bars(quiet) as progress:

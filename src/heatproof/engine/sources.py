@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +13,7 @@ from heatproof.benchmarks.base import Opened, OpenedCases, OpenedMasks, metric_w
 from heatproof.cases import Batch, Chunk
 from heatproof.devices import FULL, Precision
 from heatproof.engine.manifest import describe_all, machine, machines
+from heatproof.engine.passes import counted_passes
 from heatproof.engine.placement import Placement
 from heatproof.engine.plan import Task, Unit, folder_name, make_tasks, make_units
 from heatproof.errors import HeatproofError
@@ -355,48 +355,3 @@ def cost_rows(batch: Batch, cost: dict[str, float]) -> pl.DataFrame:
             for name, value in cost.items()
         ]
     )
-
-
-@dataclass
-class Passes:
-    """Rows that went forward through a model, and backward from its outputs."""
-
-    forward: int = 0
-    backward: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.forward + self.backward
-
-    def alone(self, seconds: float, cases: int, quantities: int) -> dict[str, float]:
-        """Seconds and passes per case that one of several quantities would have taken alone.
-
-        All of them share what goes forward; what goes backward is of each.
-        """
-        passes = self.forward + self.backward / quantities
-        share = passes / self.total if self.total else 1.0
-        return {"seconds": seconds * share / cases, "passes": passes / cases}
-
-
-@contextmanager
-def counted_passes(model: torch.nn.Module) -> Iterator[Passes]:
-    """Counts rows that go forward through the model, and backward from its outputs."""
-    from heatproof.explainers.same_network import is_checked
-
-    passes = Passes()
-
-    def forward(_module: torch.nn.Module, _args: Any, output: Any) -> None:
-        if is_checked():
-            return
-        passes.forward += len(output)
-        if output.requires_grad:
-            output.register_hook(backward)
-
-    def backward(gradient: torch.Tensor) -> None:
-        passes.backward += len(gradient)
-
-    hook = model.register_forward_hook(forward)
-    try:
-        yield passes
-    finally:
-        hook.remove()

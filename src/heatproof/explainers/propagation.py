@@ -31,7 +31,7 @@ from heatproof.registry import Registry
 from heatproof.seeds import CaseRandom
 
 if TYPE_CHECKING:
-    from heatproof.explainers.relevance_graph import Losses
+    from heatproof.explainers.losses import Losses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +244,7 @@ def propagate(
     """Relevance of the inputs when the target's logit has `start(outputs, batch)` (B,) and all others none."""
     from heatproof.explainers.accounts import listening, report
     from heatproof.explainers.compiled import require_functions
-    from heatproof.explainers.relevance_graph import Losses
+    from heatproof.explainers.losses import Losses
 
     require_functions(model, name)
     begun, relevance = go_back(name, model, batch, composite, start)

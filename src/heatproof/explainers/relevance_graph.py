@@ -9,7 +9,7 @@ whether a ReLU is a module, used twice, in place or a plain function call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,6 +28,7 @@ from heatproof.explainers.autograd_graph import (
     taken_shape,
 )
 from heatproof.explainers.linear_maps import along, linear_map, named, plain
+from heatproof.explainers.losses import Back, Losses
 from heatproof.explainers.norms import centred, norm_of
 from heatproof.explainers.relevance_kinds import (
     ACTIVATIONS,
@@ -49,9 +50,6 @@ from heatproof.explainers.watching import Call, Watching, plain_name, running_la
 
 if TYPE_CHECKING:
     from heatproof.explainers.propagation import Composite
-
-Back = Callable[[Tensor], Sequence[Tensor]]
-"""How relevance goes back: from that of a value to that of each thing that it was made of."""
 
 PASSED_ON = ACTIVATIONS | SCALINGS
 REPLACED = PASSED_ON | ADDITIONS | AVERAGES | LAYERS | NORMS | PRODUCTS | SHIFTED_PRODUCTS.keys()
@@ -105,26 +103,6 @@ def redistributed(value: Tensor, back: Back, *inputs: Tensor) -> Tensor:
     """`value` as a node of the graph: its relevance goes to `inputs` as `back` says."""
     result: Tensor = Redistribute.apply((value, back), *inputs)  # type: ignore[no-untyped-call]
     return result
-
-
-@dataclass
-class Losses:
-    """Relevance that did not go on at nodes of the graph: what biases kept, and what was lost there in all."""
-
-    biases: float = 0.0
-    in_all: float = 0.0
-
-    def noted(self, back: Back, rule: Rule | None = None, linear: LinearMap | None = None) -> Back:
-        """The same way back; what is lost on it, and how much of that to the biases of this map, is added up."""
-
-        def way(relevance: Tensor) -> Sequence[Tensor]:
-            found = back(relevance)
-            self.in_all += float(relevance.sum()) - sum(float(given.sum()) for given in found)
-            if rule is not None and linear is not None:
-                self.biases += float(rule.taken_by_biases(linear, relevance))
-            return found
-
-        return way
 
 
 @dataclass(frozen=True, eq=False)
