@@ -14,6 +14,7 @@ from heatproof.clevr import open_dataset
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
+from heatproof.metrics.heatmap_scores import REASONS
 from heatproof.models.relation_network import RelationNetwork
 from heatproof.models.vqa import Vqa
 from heatproof.story import Column
@@ -228,7 +229,7 @@ def test_the_notes_say_how_the_order_agrees_and_what_has_no_score():
     assert f"these 5 methods: {expected:.2f}" in note
     assert rows.order_note(table[:2], shown) == []
     scores = pl.DataFrame(
-        {"explainer": "e", "value": [0.5, float("nan"), float("nan")], "undefined": ["", "zero", "the mask is empty"]}
+        {"explainer": "e", "value": [0.5, float("nan"), float("nan")], "undefined": ["", "zero", REASONS[1]]}
     ).with_columns(**{name: pl.lit(value) for name, value in column.items()})
     (said,) = rows.undefined_notes(scores.filter(rows.is_undefined(shown)))
     assert said.startswith("e: 1 of the questions have no score, because zero")
