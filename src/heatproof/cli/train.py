@@ -103,6 +103,59 @@ def vqa(
             typer.echo(f"{attribute}: {right} of {asked} right, {right / max(1, asked):.1%}")
 
 
+@app.command("relation-network")
+def relation_network(
+    dataset: Annotated[Path, typer.Argument(help="Folder with pictures and questions: ours, CLEVR-XAI's or CLEVR's.")],
+    questions: Annotated[
+        str | None, typer.Option(help="Sets to learn, such as simple,complex or train. Default: all; of CLEVR, train.")
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="Folder of other pictures and questions, to measure the accuracy on.")
+    ] = None,
+    held_out_questions: Annotated[
+        str | None, typer.Option(help="Their sets. Default: all; of CLEVR, val.", metavar="TEXT")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=2, help="Learn the first so many questions only.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights, order, moves and dropout.")] = 1,
+    epochs: Annotated[int, typer.Option(min=0, help="Times through all questions.")] = 350,
+    batch: Annotated[int, typer.Option(min=2, help="Questions of a step.")] = 640,
+    rate: Annotated[float, typer.Option(help="Learning rate of the first epochs.")] = 5e-6,
+    double_every: Annotated[int, typer.Option(min=1, help="Epochs after which it doubles.")] = 20,
+    highest_rate: Annotated[float, typer.Option(help="Where it stops doubling.")] = 5e-4,
+    moved: Annotated[bool, typer.Option("--moved/--still", help="Shift and turn pictures a little.")] = True,
+    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("relation_network.npz"),
+    device: DeviceOption = "cpu",
+) -> None:
+    """The Relation Network that CLEVR-XAI's authors probably used, on any data set with questions. A GPU's work.
+
+    Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+
+    Example: heatproof train relation-network CLEVR_v1.0 --device cuda --out net.npz, then heatproof run clevr-xai
+    --weights net.npz
+    """
+    from heatproof.cli.bars import bars
+    from heatproof.devices import choose_device
+    from heatproof.models.relation_training import Schedule, accuracy, open_lesson, train
+    from heatproof.models.weights import load_weights, save_weights
+
+    place = choose_device(device)
+    schedule = Schedule(seed, epochs, batch, rate, double_every, highest_rate, moved=moved)
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    with bars() as progress:
+        others = None if held_out is None else open_lesson(held_out, held_out_questions, "val", progress)
+        lesson = open_lesson(dataset, questions, "train", progress)[:limit]
+        network = train(lesson, schedule, checkpoint, progress, device)
+        save_weights(network, out)
+        load_weights(network, out)  # what is measured is what was written
+        typer.echo(f"{out}: written")
+        parts = {"learned": lesson} | ({} if others is None else {"held-out": others})
+        for name, part in parts.items():
+            counts = accuracy(network.to(place), part, progress)
+            right, asked = (sum(numbers) for numbers in zip(*counts.values(), strict=True))
+            kinds = ", ".join(f"{kind} {r} of {n}" for kind, (r, n) in sorted(counts.items()))
+            typer.echo(f"{name} questions: {right:,} of {asked:,} right, {right / asked:.1%} ({kinds})")
+
+
 @app.command("focus-head")
 def focus_head(
     images: Annotated[Path, typer.Option(help="A folder with a sub-folder of pictures per class, or a CSV.")],

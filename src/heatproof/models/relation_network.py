@@ -63,10 +63,7 @@ class RelationNetwork(nn.Module):
         self.embedding = nn.Embedding(len(words) + 1, 32)  # not padding_idx: the padding was trained like a word
         self.lstm = nn.LSTM(32, 128, batch_first=True)
         self.object_size = CHANNELS + 2
-        self.g = nn.Sequential()
-        for k in range(1, 5):
-            self.g.add_module(f"linear{k}", nn.Linear(2 * self.object_size + 128 if k == 1 else 256, 256))
-            self.g.add_module(f"relu{k}", nn.ReLU())
+        self.g = pair_layers(2 * self.object_size + 128)
         self.f = nn.Sequential(
             OrderedDict(
                 linear1=nn.Linear(256, 256),
@@ -77,9 +74,8 @@ class RelationNetwork(nn.Module):
                 linear3=nn.Linear(256, len(answers)),
             )
         )
-        steps = torch.linspace(-4.0, 4.0, GRID)
-        across, down = steps.expand(GRID, GRID), steps[:, None].expand(GRID, GRID)
-        self.register_buffer("coordinates", torch.stack([across, down]).flatten(1), persistent=False)
+        self.cells = GRID * GRID
+        self.register_buffer("coordinates", places(torch.linspace(-4.0, 4.0, GRID)), persistent=False)
 
     def forward(self, pictures: Tensor, question: Tensor) -> Tensor:
         objects = self.objects(pictures)
@@ -90,6 +86,11 @@ class RelationNetwork(nn.Module):
             different, place = question.unique(dim=0, return_inverse=True)
             relations = self.relate(*self.mix(objects, self.read(different)[place]))
         logits: Tensor = self.f(relations)
+        return logits
+
+    def answer(self, objects: Tensor, reading: Tensor) -> Tensor:
+        """The logits from what `objects` and `read` give, without making pairs."""
+        logits: Tensor = self.f(self.relate(*self.mix(objects, reading)))
         return logits
 
     def relate(self, first: Tensor, second: Tensor) -> Tensor:
@@ -108,28 +109,44 @@ class RelationNetwork(nn.Module):
         return reading
 
     def objects(self, pictures: Tensor) -> Tensor:
-        """The cells of the last convolution with their coordinates, (B, 64, 26)."""
+        """The cells of the last convolution with their coordinates, (B, cells, 26)."""
         # Through one long row first: its gradient arrives in the usual memory order. That of a mere transpose does not,
         # and torch's batch norm then makes wrong gradients of it for a batch of one.
-        features = self.convs(pictures).flatten(1).unflatten(1, (CHANNELS, GRID * GRID))
-        places = self.coordinates.expand_as(features[:, :2])
-        return torch.cat([features, places], 1).transpose(1, 2)
+        features = self.convs(pictures).flatten(1).unflatten(1, (CHANNELS, self.cells))
+        where = self.coordinates.expand_as(features[:, :2])
+        return torch.cat([features, where], 1).transpose(1, 2)
 
     def pairs(self, objects: Tensor, reading: Tensor) -> Tensor:
-        """[x_i; x_j; q] for all i and j, (B, 64, 64, 180)."""
-        cells = GRID * GRID
+        """[x_i; x_j; q] for all i and j, (B, cells, cells, 180)."""
+        cells = self.cells
         first = objects[:, :, None].expand(-1, -1, cells, -1)
         second = objects[:, None, :].expand(-1, cells, -1, -1)
         return torch.cat([first, second, reading[:, None, None].expand(-1, cells, cells, -1)], 3)
 
     def mix(self, objects: Tensor, reading: Tensor) -> tuple[Tensor, Tensor]:
-        """g's first layer without making pairs: what x_i and q add to it, and what x_j adds, (B, 64, 256) each."""
+        """g's first layer without making pairs: what x_i and q add to it, and what x_j adds, (B, cells, 256) each."""
         size = self.object_size
         layer = cast(nn.Linear, self.g[0])
         first = nn.functional.linear(objects, layer.weight[:, :size])
         second = nn.functional.linear(objects, layer.weight[:, size : 2 * size])
         context = nn.functional.linear(reading, layer.weight[:, 2 * size :], layer.bias)
         return first + context[:, None], second
+
+
+def pair_layers(size: int, width: int = 256) -> nn.Sequential:
+    """g: four layers with ReLUs, for pairs of this size."""
+    layers = nn.Sequential()
+    for k in range(1, 5):
+        layers.add_module(f"linear{k}", nn.Linear(size if k == 1 else width, width))
+        layers.add_module(f"relu{k}", nn.ReLU())
+    return layers
+
+
+def places(steps: Tensor) -> Tensor:
+    """The coordinates of all cells of a square grid, x first: (2, cells)."""
+    grid = len(steps)
+    across, down = steps.expand(grid, grid), steps[:, None].expand(grid, grid)
+    return torch.stack([across, down]).flatten(1)
 
 
 def encode(question: str, length: int = QUESTION_LENGTH) -> Tensor:

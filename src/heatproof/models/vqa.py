@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from torch import Tensor, nn
 
@@ -52,8 +53,6 @@ def shipped_network() -> Vqa:
 
 def public_relation_network(path: object) -> Vqa:
     """The Relation Network with its public checkpoint."""
-    from pathlib import Path
-
     from heatproof.models.relation_network import RelationNetwork, answers, encode, load_public_checkpoint
 
     module = load_public_checkpoint(Path(str(path)))
@@ -61,3 +60,15 @@ def public_relation_network(path: object) -> Vqa:
     for form in (relus, fast):
         form.load_state_dict(module.state_dict())
     return Vqa("relation_network", module, encode, tuple(answers), relus=relus, fast=fast)
+
+
+def trained_relation_network(path: Path) -> Vqa:
+    """The Relation Network that `heatproof train relation-network` makes."""
+    from heatproof.models.poster_network import PosterNetwork, encode, load_poster_network
+    from heatproof.models.relation_network import answers
+
+    module = load_poster_network(path)
+    forms = PosterNetwork(factorised=True).eval(), PosterNetwork(lean=True).eval()
+    for form in forms:
+        form.load_state_dict(module.state_dict())
+    return Vqa("poster_network", module, encode, tuple(answers), relus=forms[0], fast=forms[1])

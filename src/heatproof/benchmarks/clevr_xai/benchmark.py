@@ -106,7 +106,8 @@ class ClevrXai(Benchmark):
     model: Any = option(None, "Your own network, as a heatproof.models.vqa.Vqa: my_net.py:factory.")
     weights: Path | str | None = option(
         None,
-        "relation-network (after heatproof fetch relation-network) or its file. Default: a network that ships.",
+        "relation-network (after heatproof fetch relation-network) or its file, or the .npz of heatproof train"
+        " relation-network. Default: a network that ships.",
     )
     limit: int | None = option(None, "Use the first so many questions only.")
     correct_only: bool = option(True, "Explain wrongly answered questions too.", flag="--every-answer")
@@ -330,10 +331,17 @@ class OpenedClevrXai(Opened):
 def open_network(weights: Path | str | None, model: Any) -> Vqa:
     """The network to explain."""
     from heatproof.models.networks import make_from
-    from heatproof.models.vqa import Vqa, at_rest, public_relation_network, shipped_network
+    from heatproof.models.vqa import (
+        Vqa,
+        at_rest,
+        public_relation_network,
+        shipped_network,
+        trained_relation_network,
+    )
 
     if weights is not None:
-        return public_relation_network(weights_file(weights))
+        file = weights_file(weights)
+        return trained_relation_network(file) if file.suffix == ".npz" else public_relation_network(file)
     if model is None:
         return shipped_network()
     made = make_from(model)[1] if isinstance(model, str) else model
