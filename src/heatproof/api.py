@@ -28,8 +28,9 @@ from heatproof.engine.manifest import options_of
 from heatproof.engine.plan import for_quantities
 from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
-from heatproof.engine.showing import CANDIDATES, Pick, Wanted, explain_cases, find
+from heatproof.engine.showing import explain_cases, find
 from heatproof.engine.sources import Explaining, Stored
+from heatproof.engine.wanted import CANDIDATES, Pick, Wanted
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Explainer, Quantity, Target, predicted_classes, quantity_of

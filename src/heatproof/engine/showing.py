@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from heatproof.benchmarks.base import Opened
 from heatproof.cases import Batch, Chunk
 from heatproof.engine.plan import explained_quantity
 from heatproof.engine.sources import AXES, Explaining
-from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.engine.wanted import COUNT, Wanted
+from heatproof.errors import HeatproofError
 from heatproof.explainers.base import Explainer
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, listening
@@ -22,34 +23,8 @@ if TYPE_CHECKING:
 
     from heatproof.lazy import torch
 
-Pick = Literal["right", "wrong", "best", "worst"]
-COUNT, CANDIDATES = 4, 50
-"""Cases that are picked, and those that are explained to find them, unless others are asked for."""
 LOOKED_THROUGH = 16
 """Chunks that are searched for the names nearest to one that is not there."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which cases to show: these, or so many that are picked; the best and the worst of so many candidates."""
-
-    cases: Sequence[str] = ()
-    pick: Pick | None = None
-    count: int | None = None
-    candidates: int = CANDIDATES
-
-    def __post_init__(self) -> None:
-        if self.cases and self.pick is not None:
-            raise HeatproofError(f"give either the cases or pick, not both: {', '.join(self.cases)} or {self.pick}.")
-        if not self.cases and self.pick is None:
-            raise HeatproofError(f"say which case to draw, or pick {', '.join(get_args(Pick))}.")
-        if self.pick is not None and self.pick not in get_args(Pick):
-            raise unknown_name("pick", str(self.pick), get_args(Pick))
-        if self.cases and self.count is not None:
-            raise HeatproofError("count says how many cases to pick; leave it out where the cases are named.")
-        for name in ("count", "candidates"):
-            if getattr(self, name) is not None:
-                require_whole(name, getattr(self, name), 1)
 
 
 @dataclass(frozen=True, eq=False)
