@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from heatproof.errors import HeatproofError
 from heatproof.explainers.base import Explainer
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, listening
-from heatproof.story import Column, MetricWords
+from heatproof.story import Case, Column, MetricWords
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,18 +34,6 @@ class Found:
     batch: Batch
     model: str
     remark: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """A case as it is drawn: see `heatproof.report.gallery.Case`."""
-
-    title: str
-    inputs: NDArray[Any]
-    heatmaps: Mapping[str, NDArray[Any]]
-    truth: NDArray[Any] | None = None
-    marks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    full: Mapping[str, str] = field(default_factory=dict)
 
 
 def find(source: Explaining, name: str, wanted: Wanted, progress: Progress) -> tuple[list[Found], str]:
@@ -180,7 +168,7 @@ def column_names(source: Explaining) -> dict[Explainer, tuple[str, str]]:
     return found
 
 
-def explain_cases(source: Explaining, found: Sequence[Found], progress: Progress, called: str = "") -> list[Shown]:
+def explain_cases(source: Explaining, found: Sequence[Found], progress: Progress, called: str = "") -> list[Case]:
     """Each case with its relevance under every explainer, and what these mark; `called` stands before its name."""
     names = short_names(source)
     total = len(names) * len(found)
@@ -201,7 +189,7 @@ def explain_cases(source: Explaining, found: Sequence[Found], progress: Progress
     progress("explaining", total, total)
     full = dict(column_names(source).values())
     return [
-        Shown(
+        Case(
             called + title_of(source.opened, case),
             source.opened.as_pictures(case.batch.inputs)[0].cpu().numpy(),
             heatmaps[place],
