@@ -28,8 +28,9 @@ from heatproof.engine.forecast import Forecast
 from heatproof.engine.manifest import options_of
 from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
-from heatproof.engine.showing import CANDIDATES, Pick, Wanted, explain_cases, find
+from heatproof.engine.showing import explain_cases, find
 from heatproof.engine.sources import Explaining
+from heatproof.engine.wanted import CANDIDATES, Pick, Wanted
 from heatproof.errors import require_whole
 from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Target, predicted_classes, quantity_of
@@ -240,7 +241,7 @@ def show(
     best or worst of so many `candidates`, by the first metric that single cases have, under the first explainer. The
     file's name says in which format: svg, pdf or png. How cases were picked stands in the picture, and `say` is told.
     """
-    from heatproof.report.gallery import Case, gallery
+    from heatproof.report.gallery import gallery
     from heatproof.report.picture_files import require_picture_file, write_picture
 
     wanted = Wanted([case] if isinstance(case, str) else list(case), pick, count, candidates)
@@ -254,8 +255,7 @@ def show(
     found, heading = find(source, made.name, wanted, progress)
     if pick is not None:
         say(heading)
-    shown = explain_cases(source, found, progress, "" if heading else f"{made.name} ")
-    cases = [Case(**vars(case)) for case in shown]
+    cases = explain_cases(source, found, progress, "" if heading else f"{made.name} ")
     write_picture(gallery(cases, opened.story.words, heading), Path(out))
     return Path(out)
 

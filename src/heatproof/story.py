@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -194,3 +197,26 @@ class Section:
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""
         return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A case as it is drawn.
+
+    inputs    (C, *space)
+    heatmaps  relevance (C, *space) by the explainer's name
+    truth     the true mask (*space); one that is empty is not drawn
+    marks     the stretch (start, length) that an explainer marks, by its name
+    full      what names are short for
+    """
+
+    title: str
+    inputs: NDArray[Any]
+    heatmaps: Mapping[str, NDArray[Any]]
+    truth: NDArray[Any] | None = None
+    marks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    full: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_signal(self) -> bool:
+        return self.inputs.ndim == 2

@@ -15,9 +15,9 @@ from PIL import Image
 import heatproof
 from heatproof.errors import HeatproofError
 from heatproof.report.drawing import Drawing, Panel, Shape, Text, text_width
-from heatproof.report.gallery import Case, gallery, overlay, round_step, tile_size
+from heatproof.report.gallery import gallery, overlay, round_step, tile_size
 from heatproof.report.svg import svg
-from heatproof.story import Words
+from heatproof.story import Case, Words
 
 SVG = "{http://www.w3.org/2000/svg}"
 

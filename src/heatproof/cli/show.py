@@ -12,7 +12,7 @@ from heatproof.benchmarks import Benchmark
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
 from heatproof.cli.run import DeviceOption, Explainers, Seed, TargetOption, preset_option
-from heatproof.engine.showing import CANDIDATES, COUNT, Pick
+from heatproof.engine.wanted import CANDIDATES, COUNT, Pick
 
 if TYPE_CHECKING:
     from heatproof.explainers.layers import Layer

@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from heatproof.benchmarks.base import Opened
 from heatproof.cases import Batch, Chunk
 from heatproof.engine.plan import explained_quantity
 from heatproof.engine.sources import AXES, Explaining
-from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.engine.wanted import COUNT, Wanted
+from heatproof.errors import HeatproofError
 from heatproof.explainers.base import Explainer
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, listening
-from heatproof.story import Column, MetricWords
+from heatproof.story import Case, Column, MetricWords
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from heatproof.lazy import torch
 
-Pick = Literal["right", "wrong", "best", "worst"]
-COUNT, CANDIDATES = 4, 50
-"""Cases that are picked, and those that are explained to find them, unless others are asked for."""
 LOOKED_THROUGH = 16
 """Chunks that are searched for the names nearest to one that is not there."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which cases to show: these, or so many that are picked; the best and the worst of so many candidates."""
-
-    cases: Sequence[str] = ()
-    pick: Pick | None = None
-    count: int | None = None
-    candidates: int = CANDIDATES
-
-    def __post_init__(self) -> None:
-        if self.cases and self.pick is not None:
-            raise HeatproofError(f"give either the cases or pick, not both: {', '.join(self.cases)} or {self.pick}.")
-        if not self.cases and self.pick is None:
-            raise HeatproofError(f"say which case to draw, or pick {', '.join(get_args(Pick))}.")
-        if self.pick is not None and self.pick not in get_args(Pick):
-            raise unknown_name("pick", str(self.pick), get_args(Pick))
-        if self.cases and self.count is not None:
-            raise HeatproofError("count says how many cases to pick; leave it out where the cases are named.")
-        for name in ("count", "candidates"):
-            if getattr(self, name) is not None:
-                require_whole(name, getattr(self, name), 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,18 +34,6 @@ class Found:
     batch: Batch
     model: str
     remark: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """A case as it is drawn: see `heatproof.report.gallery.Case`."""
-
-    title: str
-    inputs: NDArray[Any]
-    heatmaps: Mapping[str, NDArray[Any]]
-    truth: NDArray[Any] | None = None
-    marks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    full: Mapping[str, str] = field(default_factory=dict)
 
 
 def find(source: Explaining, name: str, wanted: Wanted, progress: Progress) -> tuple[list[Found], str]:
@@ -205,7 +168,7 @@ def column_names(source: Explaining) -> dict[Explainer, tuple[str, str]]:
     return found
 
 
-def explain_cases(source: Explaining, found: Sequence[Found], progress: Progress, called: str = "") -> list[Shown]:
+def explain_cases(source: Explaining, found: Sequence[Found], progress: Progress, called: str = "") -> list[Case]:
     """Each case with its relevance under every explainer, and what these mark; `called` stands before its name."""
     names = short_names(source)
     total = len(names) * len(found)
@@ -226,7 +189,7 @@ def explain_cases(source: Explaining, found: Sequence[Found], progress: Progress
     progress("explaining", total, total)
     full = dict(column_names(source).values())
     return [
-        Shown(
+        Case(
             called + title_of(source.opened, case),
             source.opened.as_pictures(case.batch.inputs)[0].cpu().numpy(),
             heatmaps[place],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from io import BytesIO
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from heatproof.lazy import np
 from heatproof.report.drawing import Drawing, Panel, Part, Picture, Point, Shape, Text, box, text_width, wrapped
 from heatproof.report.figures import levels, spans
 from heatproof.report.outlines import outlines
-from heatproof.story import Words
+from heatproof.story import Case, Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,29 +31,6 @@ TILE, PER_ROW = 150, 5
 LEAST_COLUMN, LEAST_WIDTH = 90, 300
 FULL = 0.99
 """Heat at this quantile, of those pixels that have any, and above is drawn in full colour."""
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """What is drawn of a case.
-
-    inputs    (C, *space)
-    heatmaps  relevance (C, *space) by the explainer's name
-    truth     the true mask (*space); one that is empty is not drawn
-    marks     the stretch (start, length) that an explainer marks, by its name
-    full      what names are short for
-    """
-
-    title: str
-    inputs: NDArray[Any]
-    heatmaps: Mapping[str, NDArray[Any]]
-    truth: NDArray[Any] | None = None
-    marks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    full: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_signal(self) -> bool:
-        return self.inputs.ndim == 2
 
 
 def gallery(cases: Sequence[Case], words: Words | None = None, heading: str = "") -> Drawing:

@@ -10,7 +10,7 @@ from heatproof.report.drawing import Drawing
 from heatproof.report.pdf import pdf
 from heatproof.report.raster import SCALE, raster
 from heatproof.report.svg import svg
-from heatproof.workspace import write_whole
+from heatproof.workspace import writable, write_whole
 
 
 def write_svg(drawing: Drawing, path: Path) -> None:
@@ -37,8 +37,10 @@ def require_picture_file(path: Path) -> None:
     if path.is_dir():
         raise HeatproofError(f"{path} is a folder; give the picture a name of its own.")
     trial = path.with_name(f".{path.name}.writable")
-    write_whole(trial, lambda temporary: temporary.touch())
-    trial.unlink(missing_ok=True)
+    with writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trial.touch()
+        trial.unlink()
 
 
 def write_picture(drawing: Drawing, path: Path) -> None:
