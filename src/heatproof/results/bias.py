@@ -162,7 +162,7 @@ def partner_means(pairs: pl.DataFrame, target: str, seed: int = 0) -> pl.DataFra
     return means_by("other_class", pairs.filter(target_class=target), seed)
 
 
-def means_by(name: str, mosaics: pl.DataFrame, seed: int) -> pl.DataFrame:
+def means_by(name: str, mosaics: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     """Mean Focus with its interval of the mosaics that agree in a column, lowest first; what has none is left out."""
     lines = []
     for (value,), group in mosaics.group_by(name, maintain_order=True):
