@@ -8,12 +8,13 @@ from typing import Any
 
 from heatproof.experiments.bias import COUNT, Findings, write_bias
 from heatproof.experiments.focus import Part, group_table, layouts, randomisation
+from heatproof.experiments.table import FocusTable, write_table
 from heatproof.lazy import pl
 from heatproof.progress import Progress, silent
 from heatproof.results.bias import BELOW, LEVEL
 from heatproof.results.run import Results
 
-__all__ = ["Findings", "bias", "layout", "randomise"]
+__all__ = ["Findings", "FocusTable", "bias", "layout", "randomise", "table"]
 
 
 def layout(
@@ -77,3 +78,12 @@ def bias(
     return write_bias(
         folder, explainer, below, level, progress, target=target, partner=partner, count=count, names=names
     )
+
+
+def table(*runs: Results | Path | str, out: Path | str = "runs/focus-table", progress: Progress = silent) -> FocusTable:
+    """The paper's table from runs of focus: networks by methods, mean (standard deviation), the networks' accuracy.
+
+    The paper's row stands beneath where network and data are its own (`paper_row` of the run). Then how mean Focus
+    goes with accuracy over networks: `FocusTable.correlation`, and a plot. The files are in the folder `out`.
+    """
+    return write_table(runs, out, progress)

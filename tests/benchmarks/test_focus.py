@@ -82,6 +82,11 @@ def test_paper_numbers_stand_beside_ours(run):
         Focus(paper_row="imagenet/vgg")
 
 
+def test_methods_that_the_paper_does_not_have_have_no_numbers_of_it(tmp_path):
+    found = heatproof.run("focus", explainers="deconvnet", per_class=1, out=tmp_path / "r").leaderboard()
+    assert found.select("reference", "reference_elsewhere").null_count().row(0) == (len(found),) * 2
+
+
 def test_a_random_model_scores_a_half_and_the_cascade_falls_at_the_top_layer(tmp_path):
     """The paper: 0.94 trained, 0.49 random, about 0.50 already when the top layer is random."""
     options = {"explainers": "grad_cam", "target": "logit", "per_class": 10, "draws": 3}

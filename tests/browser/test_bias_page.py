@@ -33,15 +33,19 @@ def texts(page: webdriver.Chrome, selector: str) -> list[str]:
     return [element.text for element in page.find_elements("css selector", selector)]
 
 
-def test_found_pairs_stand_first_with_their_pictures(page, findings):
+def test_found_pairs_stand_behind_the_lowest_one_with_their_pictures(page, findings):
     pairs = pl.read_csv(findings / "pairs.csv").filter("found")
     worst = pl.read_csv(findings / "worst.csv")
     assert f"{len(pairs)} of 30 pairs found" in texts(page, ".further .verdict")[0]
     named = [f"{row['target_class']} is seen in {row['other_class']}" for row in pairs.to_dicts()[:SHOWN_PAIRS]]
-    assert texts(page, ".further .panel h3") == named
+    lowest, *found = texts(page, ".further .panel h3")
+    assert lowest.startswith("Lowest Focus: ")
+    assert found == named
     images = "[...document.querySelectorAll('.further .figures img')]"
     sizes = page.execute_script(f"return {images}.map(image => [image.naturalWidth, image.clientWidth > 60])")
-    assert sizes == [[128, True]] * 2 * len(worst)
+    shown = len(list(findings.glob("*/*.jpg")))
+    assert shown > 0
+    assert sizes == [[384, True]] * shown + [[128, True]] * 2 * len(worst)
     assert len(worst) <= SHOWN_PAIRS * SHOWN_MOSAICS
 
 
@@ -55,10 +59,32 @@ def test_the_matrix_shows_every_pair_and_frames_those_found(page, findings):
 
 
 def test_bars_of_classes_are_as_long_as_their_focus(page, findings):
-    classes = pl.read_csv(findings / "classes.csv")
-    assert texts(page, ".further .sortable tbody th") == classes["target_class"].to_list()
+    classes, partners = (pl.read_csv(findings / f"{name}.csv") for name in ("classes", "partners"))
+    names = [*classes["target_class"], *partners["other_class"]]
+    assert texts(page, ".further .sortable tbody th") == names
     script = "return [...document.querySelectorAll('.bar')].map(b => b.firstChild.clientWidth / b.clientWidth)"
-    assert page.execute_script(script) == pytest.approx(classes["focus"].to_list(), abs=0.02)
+    assert page.execute_script(script) == pytest.approx([*classes["focus"], *partners["focus"]], abs=0.02)
+
+
+@pytest.mark.parametrize("width", [1400, 500])
+def test_the_page_for_an_expert_shows_every_mosaic_and_what_lies_where(browser, findings, width):
+    (path,) = findings.glob("*/pair.html")
+    mosaics = pl.read_csv(path.with_name("mosaics.csv"))
+    browser.set_window_size(width, 900)
+    browser.get(path.as_uri())
+    try:
+        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    finally:
+        browser.set_window_size(1400, 1000)
+    images = "[...document.querySelectorAll('.plate img')]"
+    sizes = browser.execute_script(f"return {images}.map(image => [image.naturalWidth, image.clientWidth > 200])")
+    assert sizes == [[384, True]] * 2 * len(mosaics)
+    for plate, row in zip(browser.find_elements("css selector", ".plate"), mosaics.to_dicts(), strict=True):
+        cells = [cell.text.split("\n") for cell in plate.find_elements("css selector", ".places td")]
+        assert cells == [[row[f"label_{i}"], f"{100 * row[f'share_{i}']:.0f} %"] for i in range(4)]
+        green = plate.find_elements("css selector", ".places .part-1")
+        assert [cell.text.split("\n")[0] for cell in green] == [row["target_class"]] * 2
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
 @pytest.mark.parametrize("width", [1400, 500])

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from heatproof.errors import HeatproofError
-from heatproof.results.bias import class_means, find_pairs, holm, over_all_classes, p_below, pair_rows, worst_mosaics
+from heatproof.results.bias import (
+    class_means,
+    find_pairs,
+    holm,
+    lowest_pair,
+    over_all_classes,
+    p_below,
+    pair_mosaics,
+    pair_rows,
+    partner_means,
+    worst_mosaics,
+)
 
 
 def mosaic(name: str, labels: str, shares: tuple[float, ...], target: str = "x") -> dict[str, object]:
@@ -161,3 +172,49 @@ def test_the_worst_mosaics_of_found_pairs():
     lowest = sorted(pairs.filter(target_class="a", other_class="b")["share"])[:3]
     assert worst["share"].to_list() == lowest
     assert worst_mosaics(pairs, find_pairs(pairs).clear(), 3).is_empty()
+
+
+def shown_mosaics() -> pl.DataFrame:
+    """Targets x and y; x is low, and lowest beside z, though its lowest single mosaic is one beside w."""
+    return pl.DataFrame(
+        [
+            mosaic("a", "xxzz", (0.2, 0.2, 0.3, 0.3)),
+            mosaic("b", "xxzw", (0.2, 0.3, 0.3, 0.2)),
+            mosaic("c", "xxww", (0.1, 0.1, 0.4, 0.4)),
+            mosaic("d", "xxww", (0.5, 0.4, 0.1, 0.0)),
+            mosaic("e", "xxwy", (0.4, 0.4, 0.1, 0.1)),
+            mosaic("f", "yyxz", (0.4, 0.5, 0.1, 0.0), target="y"),
+            mosaic("g", "yyvv", (math.nan,) * 4, target="y"),
+        ]
+    )
+
+
+def test_the_lowest_class_and_its_lowest_partner():
+    """Section 6 of the paper, by hand: means of x 0.56 and y 0.9; of x beside z 0.45, w 0.6, y 0.8."""
+    shares = shown_mosaics()
+    pairs, classes = pair_rows(shares), class_means(shares)
+    assert dict(classes.select("target_class", "focus").iter_rows()) == pytest.approx({"x": 0.56, "y": 0.9})
+    partners = partner_means(pairs, "x")
+    assert partners.select("other_class", "n").rows() == [("z", 2), ("w", 4), ("y", 1)]
+    assert partners["focus"].to_list() == pytest.approx([0.45, 0.6, 0.8])
+    assert lowest_pair(pairs, classes) == ("x", "z")
+    assert lowest_pair(pairs, classes, partner="w") == ("x", "w")
+    assert lowest_pair(pairs, classes, "y") == ("y", "x")  # level with z, and before it by name
+    assert pair_mosaics(pairs, "x", "w")["case"].to_list() == ["c", "b", "e", "d"]
+
+
+@pytest.mark.parametrize(
+    ("target", "partner", "message"),
+    [
+        ("q", None, "unknown class for target 'q'"),
+        (None, "q", "unknown class for partner 'q'"),
+        ("z", None, "no mosaic of target z has positive relevance, or there is none; targets: x, y"),
+        ("x", "x", "target and partner are both x"),
+        ("y", "w", "no mosaic of target y shows w and has positive relevance; beside it are shown: x, z"),
+        ("y", "v", "no mosaic of target y shows v and has positive relevance"),
+    ],
+)
+def test_pairs_that_cannot_be_shown(target, partner, message):
+    shares = shown_mosaics()
+    with pytest.raises(HeatproofError, match=message):
+        lowest_pair(pair_rows(shares), class_means(shares), target, partner)

@@ -14,10 +14,11 @@ import torch
 from PIL import Image
 
 import heatproof
-from heatproof.clevr.objects import shipped_pictures
+from heatproof.clevr.objects import CLASSES, shipped_pictures
 from heatproof.cli import main
+from heatproof.errors import HeatproofError
 from heatproof.experiments.bias import SHOWN_MOSAICS, write_bias
-from heatproof.experiments.worst import OTHER, TARGET, framed
+from heatproof.experiments.worst import OTHER, REST, TARGET, framed, labelled
 from heatproof.mosaics.mosaics import Mosaic
 
 LOOSE = {"below": 0.85, "level": 0.2}
@@ -88,6 +89,68 @@ def test_what_is_written(folder, capsys, monkeypatch):
     )
     assert (place / "matrix.svg").read_text().count("<rect") == 1 + 30
     assert "What the model confuses" in (folder / "report.html").read_text()
+
+
+def test_the_lowest_pair_has_a_page_and_pictures(folder, capsys, monkeypatch):
+    """Reference: the scores of the run, gone through one by one. The test finds nothing, and yet there is a page."""
+    code, out, _ = command(capsys, monkeypatch, str(folder), "--explainer", "grad_cam@logit", "--count", "3")
+    assert code == 0
+    scores = heatproof.load_run(folder).scores()
+    focus = scores.filter(metric="focus", pooling="sum_pos", target="logit", explainer="grad_cam")
+    means = {label: focus.filter(target_class=label)["value"].mean() for label in set(focus["target_class"])}
+    target = min(means, key=means.get)
+    beside: dict[str, dict[str, float]] = {}
+    for row in focus.filter(target_class=target).iter_rows(named=True):
+        for label in {row[f"label_{i}"] for i in range(4)} - {target}:
+            beside.setdefault(label, {})[row["case"]] = row["value"]
+    partner = min(beside, key=lambda label: np.mean([*beside[label].values()]))
+    cases = sorted(beside[partner], key=beside[partner].get)[:3]
+    place = folder / "sections" / "grad_cam@logit" / f"{target}-beside-{partner}"
+    assert f"shown: {len(cases)} mosaics of {target} beside {partner}" in out
+    assert "0 of 30 pairs have a share significantly below 0.5" in out
+    assert f"for an expert {place / 'pair.html'}" in out
+    mosaics = pl.read_csv(place / "mosaics.csv", schema_overrides={"case": pl.String})
+    assert mosaics["case"].to_list() == cases
+    named = [
+        f"{number:02d}-{case}-{kind}.jpg" for number, case in enumerate(cases, 1) for kind in ("heatmap", "mosaic")
+    ]
+    assert sorted(path.name for path in place.glob("*.jpg")) == named
+    assert Image.open(place / named[0]).size == (384, 384)  # tiles of 64 pixels are too small to write on
+    page = (place / "pair.html").read_text()
+    assert page.count("data:image/jpeg") == 2 * len(cases)
+    assert "For you to judge." in page
+    assert "What the test cannot say" in page
+    report = (folder / "report.html").read_text()
+    assert f"Lowest Focus: {target} beside {partner}" in report
+    assert report.count("data:image/jpeg") == 2 * len(cases)
+
+
+def test_a_pair_that_is_asked_for(folder):
+    asked = {"target": "metal_cube", "partner": "rubber_cube"}
+    names = {"metal_cube": "cube of metal", "rubber_sphere": "ball"}
+    first = heatproof.focus.bias(heatproof.load_run(folder), "grad_cam@logit", **asked)
+    assert (first.target, first.partner) == ("metal_cube", "rubber_cube")
+    assert first.mosaics["focus"].is_sorted()
+    assert len(first.mosaics) <= 8
+    second = heatproof.focus.bias(folder, "grad_cam@logit", **asked, names=names, count=1)
+    assert second.target == "cube of metal"
+    assert second.mosaics["case"].to_list() == first.mosaics["case"].to_list()[:1]
+    assert second.classes["focus"].to_list() == first.classes["focus"].to_list()
+    assert "ball" in second.pairs["target_class"]
+    assert first.page.is_file(), "pages of other pairs stay"
+    assert "As asked: cube of metal beside rubber_cube" in (folder / "report.html").read_text()
+
+
+def test_classes_are_named_on_the_pictures():
+    """Colours of the corners: what is written on them is for people."""
+    mosaic = Mosaic("m", (Path(),) * 4, ("x", "y", "a very long name indeed of a class", "x"), "x")
+    image = np.asarray(labelled(np.zeros((64, 64, 3)), mosaic, "y"))
+    assert image.shape == (320, 320, 3)
+    corners = [image[y, x] / 255 for y, x in ((1, 1), (1, 161), (161, 1), (161, 161))]
+    for corner, colour in zip(corners, (TARGET, OTHER, REST, TARGET), strict=True):
+        assert corner == pytest.approx(colour, abs=0.01)
+    assert (image > 250).all(-1).any()
+    assert image[60:155].max() == 0
 
 
 def test_heatmaps_made_again_are_those_of_the_run(folder, kept, tmp_path):
@@ -186,6 +249,14 @@ def test_names_are_text_on_the_page(folder):
         ),
         (["--explainer", "random", "--below", "1.5"], "below must lie between 0 and 1, got 1.5"),
         (["--explainer", "random", "--level", "0"], "level must lie between 0 and 1, got 0"),
+        (["--explainer", "random", "--count", "0"], "count must be a whole number of at least 1, got 0"),
+        (["--explainer", "random", "--target", "metal_cub"], "unknown class for target 'metal_cub'. Did you mean"),
+        (["--explainer", "random", "--partner", "cat"], "unknown class for partner 'cat'. Known: metal_cube,"),
+        (
+            ["--explainer", "random", "--target", "metal_cube", "--partner", "metal_cube"],
+            "target and partner are both metal_cube; a partner is another class",
+        ),
+        (["--explainer", "random", "--names", "gone.csv"], "gone.csv cannot be read"),
     ],
 )
 def test_bad_options(folder, capsys, monkeypatch, words, message):
@@ -193,6 +264,32 @@ def test_bad_options(folder, capsys, monkeypatch, words, message):
     assert code == 2
     assert message in errors
     assert not (folder / "sections").exists()
+
+
+def test_a_pair_without_mosaics(tmp_path, capsys, monkeypatch):
+    """Of a mosaic per target, each shows two or three of the six classes."""
+    run = heatproof.run("focus", explainers="oracle", per_class=1, out=tmp_path / "r")
+    labels = set(run.scores().filter(target_class="metal_cube").select("^label_.*$").row(0))
+    other = min(set(CLASSES) - labels)
+    words = ("--explainer", "oracle", "--target", "metal_cube", "--partner", other)
+    code, _, errors = command(capsys, monkeypatch, str(run.folder), *words)
+    assert code == 2
+    shown = ", ".join(sorted(labels - {"metal_cube"}))
+    assert f"no mosaic of target metal_cube shows {other} and has positive relevance" in errors
+    assert f"beside it are shown: {shown}." in errors
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"metal_cube": "box", "rubber_cube": "box"}, "names: 'box' is the name of two classes"),
+        ({"metal_cube": ""}, "names: a class has an empty name"),
+        ({"metal_cube": "rubber_cube"}, "names: 'rubber_cube' is another class already"),
+    ],
+)
+def test_names_that_would_mix_classes_up(folder, names, message):
+    with pytest.raises(HeatproofError, match=message):
+        write_bias(folder, "random", names=names)
 
 
 def test_runs_that_cannot_be_asked(folder, tmp_path, capsys, monkeypatch):

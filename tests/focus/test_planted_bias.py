@@ -20,6 +20,7 @@ def test_the_planted_pair_is_found_and_nothing_else(feature, training, expected,
     assert row["accuracy"] > 0.85
     assert row["mistaken"] > 0.6 if training == "biased" else row["mistaken"] < 0.1
     assert row["found"] == expected
+    assert len(row["by_lowest"]) == 1
 
 
 @pytest.mark.slow
@@ -27,10 +28,11 @@ def test_over_seeds(tmp_path):
     rows = validate(tmp_path, ["object", "colour"], 3)
     for row in rows:
         assert row["found"] == ([PLANTED] if row["training"] == "biased" else []), row
-    ours, by_focus, by_comparison = rates(rows)[:3]
+    ours, by_focus, by_comparison, by_lowest = rates(rows)[:4]
     assert "first 3/3, it alone 3/3; control: something named 0/3" in ours
     assert "it alone 0/3" in by_focus
     assert "something named 3/3" in by_comparison
+    assert "something named 3/3" in by_lowest  # there always is a lowest pair
     assert (tmp_path / "planted-bias.csv").read_text().count("cube in sphere") >= 6
 
 

@@ -24,6 +24,9 @@ Method = Annotated[str, typer.Option(metavar="NAME", help="The explainer.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")]
 Part = Literal["cascade", "histogram"]
 FIGURES_OF_PARTS = (("randomise", "cascade"), ("histogram", "histogram"))
+TABLE_FILES = (
+    ("table", "table.csv"), ("table", "table.md"), ("table", "correlation.csv"), ("figure", "accuracy.svg"),
+)  # fmt: skip
 LISTED = 10
 """Classes that are printed; the tables have them all."""
 OF_THE_MODEL = ("model", "trust", "weights", "labels", "mean", "std", "randomise", "draws", "paper_row", "mosaics")
@@ -219,6 +222,41 @@ def show_test(found: Findings, explainer: str, below: float) -> None:
             " or these heatmaps do not follow the class and lie on what is conspicuous: try another explainer.",
             err=True,
         )
+
+
+@app.command()
+def table(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs of focus, one or more per network.", metavar="RUN...")
+    ],
+    out: Out = Path("runs/focus-table"),
+) -> None:
+    """The paper's Table 1 from runs: networks by methods, their accuracy, and whether Focus goes with it.
+
+    Mean (standard deviation) of Focus under the paper's pooling, mean accuracy per class on single pictures, and the
+    paper's row beneath where network and data are its own (`heatproof run focus --paper-row`). Runs of one network on
+    the same pictures that have no method in common are one row.
+
+    Example: heatproof focus table runs/alexnet runs/alexnet-lime runs/vgg16 --out runs/focus-table
+    """
+    from heatproof.cli.bars import bars
+    from heatproof.cli.catalogue import show
+    from heatproof.experiments.table import correlation_words
+    from heatproof.focus import table as make_table
+
+    with bars() as progress:
+        made = make_table(*runs, out=out, progress=progress)
+    heads, *lines = made.lines()
+    show(
+        ("method", *(" ".join(words for words in line[:2] if words) for line in lines)),
+        zip(heads[2:], *(line[2:] for line in lines), strict=True),
+    )
+    typer.echo("correlation of mean Focus with accuracy over networks (Pearson; Spearman), and in the paper's table")
+    for line in made.correlation.iter_rows(named=True):
+        typer.echo(f"  {line['method']:<50} {correlation_words(line, '')}; paper {correlation_words(line, 'paper_')}")
+    for note in made.notes:
+        typer.echo(note, err=True)
+    typer.echo("\n".join(f"{kind:<6} {out / name}" for kind, name in TABLE_FILES))
 
 
 @app.command("planted-bias")

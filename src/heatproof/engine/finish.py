@@ -78,7 +78,8 @@ def by_label(reference: Reference, published: Mapping[str, str]) -> pl.DataFrame
         return None
     others = [name for name in reference.rows["explainer"].unique() if name not in explainers]
     names = dict(published) | {name: name for name in others}
-    labels = pl.DataFrame(list(names.items()), schema={"label": pl.String, "explainer": pl.String}, orient="row")
+    text = {"label": pl.String, "explainer": pl.String}  # also where no explainer has the paper's parameters
+    labels = pl.DataFrame({"label": list(names), "explainer": list(names.values())}, schema=text)
     found = reference.rows.join(labels, on="explainer").drop("explainer").rename({"label": "explainer"})
     if reference.is_about_this:
         return found.with_columns(reference_elsewhere=pl.lit(None, dtype=pl.Float64))

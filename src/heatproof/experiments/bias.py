@@ -116,7 +116,8 @@ def write_bias(
 
     overall = over_all_classes(shares)
     settings = (
-        {"explainer": entry["explainer"], "target": entry["target"], "model": first_model(run)}
+        {name: entry[name] for name in ("explainer", "target", "folder")}
+        | {"model": first_model(run)}
         | overall
         | {"below": below, "level": level, "without_pictures": problem}
         | {"mosaics": len(shares), "without_relevance": int(shares["share_0"].is_nan().sum()), "least": LEAST}

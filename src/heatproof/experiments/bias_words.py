@@ -88,7 +88,9 @@ def sheet(
     question = (
         f"What is there in the orange frames, under the red, that makes the network think of {target}? An object, a"
         " background, a colour, a text? Where that is no part of the class itself, the network has learnt a bias from"
-        " its training pictures, and photographs of the one without the other would mend it."
+        " its training pictures, and pictures of the one without the other would mend it. Nothing is an answer too:"
+        " every network has a pair of the lowest Focus, and where little red lies in the orange frames, there is little"
+        " to explain."
     )
     shown = (
         f"{len(mosaics)} of {of_all} mosaics, lowest Focus first"
@@ -159,10 +161,11 @@ def lowest_panel(settings: Row, mosaics: pl.DataFrame, of_all: int, folder: str)
     """The mosaics of the lowest pair, or of the one that was asked for, on the run's page."""
     target, partner = settings["lowest_target"], settings["lowest_partner"]
     means = mosaics.select("focus", "other_part", "remaining_part").mean().row(0)
-    page = f" {folder}/ holds a page of these to hand to an expert." if settings["without_pictures"] is None else ""
+    page = f" sections/{settings['folder']}/{folder}/ in the run's folder holds a page of these to hand to an expert."
+    shown = f"{len(mosaics)} of {of_all} mosaics, lowest Focus first.{page if not settings['without_pictures'] else ''}"
     return Panel(
         title=f"{'Lowest Focus' if settings['is_lowest'] else 'As asked'}: {target} beside {partner}",
-        text=f"{len(mosaics)} of {of_all} mosaics, lowest Focus first.{page} Of all relevance for {target} in them:",
+        text=f"{shown} Of all relevance for {target} in them:",
         parts=list(zip(means, (f"on {target}", f"on {partner}", "on the rest"), strict=True)),
         figures=[
             (

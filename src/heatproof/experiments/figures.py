@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 LABEL, WIDTH, ROW, CELL = 230, 520, 26, 46
 BINS, BARS, POINTS = 25, 120, 201
 """Bins of a histogram, its height, and the points of the line over it."""
+SIDE, COLOURS = 380, ("#1d6fa5", "#d1495b", "#2a9d5c", "#e09f1f", "#7a5195", "#3fb5b5", "#8c6d46", "#5b6875")
+"""Side of a scatter plot, and the colours of its groups; more groups begin again."""
 AT_ONCE = 1000
 """Values that a density is summed over at once."""
 
@@ -98,6 +102,63 @@ def density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray
         found += np.exp(-(((places[:, None] - some) / width) ** 2) / 2).sum(1)
     scaled: NDArray[np.float64] = found / (len(values) * width * (2 * np.pi) ** 0.5)
     return scaled
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A group of a scatter plot: points (x, y, words), hollow ones of somebody else, and lines under its name."""
+
+    name: str
+    points: Sequence[tuple[float, float, str]]
+    hollow: Sequence[tuple[float, float, str]] = ()
+    said: Sequence[str] = ()
+
+
+def scatter(title: str, across: str, groups: Sequence[Dots]) -> str:
+    """Points of several groups, from the tenth below the lowest to the tenth above the highest; 0.5 of Focus marked."""
+    every = [point for group in groups for point in (*group.points, *group.hollow)] or [(0.0, 0.0, ""), (1.0, 1.0, "")]
+    (left, right), (bottom, top) = ((tenth(min(values), floor), tenth(max(values), ceil)) for values in axes(every))
+    parts = [f'<text class="title" x="0" y="14">{escape(title)}</text>']
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return 50 + SIDE * (x - left) / (right - left), 34 + SIDE * (top - y) / (top - bottom)
+
+    for step in range(round(10 * left), round(10 * right) + 1):
+        x, y = place(step / 10, bottom)
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="34" y2="{y:.1f}" stroke="#d5dbe1"/>')
+        parts.append(f'<text class="soft" x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{step / 10}</text>')
+    for step in range(round(10 * bottom), round(10 * top) + 1):
+        x, y = place(left, step / 10)
+        colour = "#5b6875" if step == 5 else "#d5dbe1"
+        parts.append(f'<line x1="{x:.1f}" x2="{x + SIDE:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}"/>')
+        parts.append(f'<text class="soft" x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{step / 10}</text>')
+    parts.append(f'<text x="{50 + SIDE / 2}" y="{34 + SIDE + 36}" text-anchor="middle">{escape(across)}</text>')
+    line = 40
+    for number, group in enumerate(groups):
+        colour = COLOURS[number % len(COLOURS)]
+        for points, look in (
+            (group.hollow, f'fill="none" stroke="{colour}" opacity="0.6"'),
+            (group.points, f'fill="{colour}"'),
+        ):
+            for *point, words in points:
+                x, y = place(*point)
+                tip = f"{group.name}, {words}: {point[1]:.3f} at {point[0]:.3f}"
+                parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" {look}><title>{escape(tip)}</title></circle>')
+        parts.append(f'<circle cx="{SIDE + 76}" cy="{line - 4}" r="4.5" fill="{colour}"/>')
+        for words, kind in ((group.name, ""), *((words, ' class="soft"') for words in group.said)):
+            parts.append(f'<text{kind} x="{SIDE + 88}" y="{line}">{escape(words)}</text>')
+            line += 16
+        line += 8
+    parts.append(f'<text class="soft" x="{SIDE + 88}" y="{line}">hollow: the paper\'s networks</text>')
+    return document(SIDE + 88 + 340, max(line, 34 + SIDE + 40), parts)
+
+
+def axes(points: Sequence[tuple[float, float, str]]) -> tuple[list[float], list[float]]:
+    return [x for x, _, _ in points], [y for _, y, _ in points]
+
+
+def tenth(value: float, rounded: Callable[[float], int]) -> float:
+    return rounded(10 * value + (0.01 if rounded is ceil else -0.01)) / 10
 
 
 def pair_matrix(pairs: pl.DataFrame, below: float) -> str:

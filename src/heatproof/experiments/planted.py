@@ -21,7 +21,16 @@ from heatproof.errors import HeatproofError, require_whole
 from heatproof.experiments.bias import write_bias
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, silent
-from heatproof.results.bias import LEVEL, chosen_explainer, find_pairs, holm, pair_rows, tile_shares
+from heatproof.results.bias import (
+    LEVEL,
+    chosen_explainer,
+    find_pairs,
+    holm,
+    lowest_pair,
+    means_by,
+    pair_rows,
+    tile_shares,
+)
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
@@ -89,7 +98,7 @@ def looks_of(feature: Feature, carriers: Collection[str] | None) -> Looks:
 
 
 def judge(planting: Planting, out: Path, progress: Progress = silent) -> dict[str, Any]:
-    """Train, run Focus, look for pairs: what was found, by our rule and by the two that are not taken.
+    """Train, run Focus, look for pairs: what was found, by our rule and by those that are not taken.
 
     `accuracy` is on new pictures like those of training, `mistaken` the share of judged spheres called a cube.
     """
@@ -151,11 +160,20 @@ def by_comparison(pairs: pl.DataFrame) -> Pairs:
     return sorted([pair for pair, value in corrected if value < LEVEL], key=lambda pair: p[pair])
 
 
+def by_lowest(pairs: pl.DataFrame) -> Pairs:
+    """The paper's way: the class of the lowest mean Focus, and its partner. It always names one pair."""
+    return [lowest_pair(pairs, means_by("target_class", pairs.unique("case", maintain_order=True)))]
+
+
 def pair_and_rest(other: str) -> tuple[pl.Expr, pl.Expr]:
     return pl.col("other_class") == other, pl.col("other_class") != other
 
 
-REJECTED: Mapping[str, Callable[[pl.DataFrame], Pairs]] = {"by_focus": by_focus, "by_comparison": by_comparison}
+REJECTED: Mapping[str, Callable[[pl.DataFrame], Pairs]] = {
+    "by_focus": by_focus,
+    "by_comparison": by_comparison,
+    "by_lowest": by_lowest,
+}
 """Rules that name classes which nothing was planted in."""
 
 

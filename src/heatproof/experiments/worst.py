@@ -93,7 +93,7 @@ def write_named(shown: Mapping[str, Shown], mosaics: pl.DataFrame, folder: Path)
     for place, row in enumerate(mosaics.iter_rows(named=True), 1):
         one = shown[row["case"]]
         for kind, image in one.pictures(row["other_class"]).items():
-            save(with_names(image, one.mosaic, row["other_class"]), folder / numbered_name(place, kind, row))
+            save(labelled(image, one.mosaic, row["other_class"]), folder / numbered_name(place, kind, row))
 
 
 def picture_name(kind: str, row: Mapping[str, Any]) -> str:
@@ -158,7 +158,7 @@ def framed(pixels: NDArray[Any], mosaic: Mosaic, other: str) -> NDArray[Any]:
     return image
 
 
-def with_names(pixels: NDArray[Any], mosaic: Mosaic, other: str) -> Image:
+def labelled(pixels: NDArray[Any], mosaic: Mosaic, other: str) -> Image:
     """The picture with the class of each tile in its upper left corner, enlarged if that takes it."""
     from PIL import ImageDraw, ImageFont
     from PIL.Image import Resampling

@@ -14,6 +14,7 @@ def write_sheet(path: Path, section: Section, about: str) -> Path:
     """Write the page, and return its path; the section's pictures lie beside it. `about` says where it comes from."""
     content = section.plain()
     content["blocks"] = [with_pictures(block, path.parent) for block in content["blocks"]]
-    text = templates().get_template("sheet.html.j2").render(section=content, about=about, style=static("report.css"))
+    parts = {"style": static("report.css"), "script": static("report.js")}
+    text = templates().get_template("sheet.html.j2").render(section=content, about=about, **parts)
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return path

@@ -33,8 +33,7 @@ MEASURED = ("focus", "other_part", "remaining_part", "share")
 
 def chosen_explainer(run: Results, explainer: str) -> dict[str, Any]:
     """The entry of run.json for an explainer, by name, by label (`lrp:composite=focus`) or by folder."""
-    if run.manifest["configuration"]["benchmark"] != "focus":
-        raise HeatproofError(f"{run.folder} is a run of {run.manifest['configuration']['benchmark']}, not of focus.")
+    require_focus(run)
     entries: list[dict[str, Any]] = run.manifest["explainers"]
     for field in ("folder", "explainer", "name"):
         found = [entry for entry in entries if entry[field] == explainer]
@@ -45,6 +44,11 @@ def chosen_explainer(run: Results, explainer: str) -> dict[str, Any]:
             raise HeatproofError(f"{run.folder} has several of {explainer}; name one of them: {named}.")
     labels = ", ".join(entry["explainer"] for entry in entries)
     raise HeatproofError(f"{run.folder} has no scores of {explainer}; it has: {labels}.")
+
+
+def require_focus(run: Results) -> None:
+    if run.manifest["configuration"]["benchmark"] != "focus":
+        raise HeatproofError(f"{run.folder} is a run of {run.manifest['configuration']['benchmark']}, not of focus.")
 
 
 def tile_shares(run: Results, entry: dict[str, Any]) -> pl.DataFrame:
@@ -158,7 +162,7 @@ def partner_means(pairs: pl.DataFrame, target: str, seed: int = 0) -> pl.DataFra
     return means_by("other_class", pairs.filter(target_class=target), seed)
 
 
-def means_by(name: str, mosaics: pl.DataFrame, seed: int) -> pl.DataFrame:
+def means_by(name: str, mosaics: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     """Mean Focus with its interval of the mosaics that agree in a column, lowest first; what has none is left out."""
     lines = []
     for (value,), group in mosaics.group_by(name, maintain_order=True):
