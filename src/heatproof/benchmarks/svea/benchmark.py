@@ -38,6 +38,7 @@ from heatproof.benchmarks.svea.regions import (
     first_signals,
     roe_rows,
 )
+from heatproof.benchmarks.svea.words import agreement, performance
 from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.guards import untouched
@@ -171,6 +172,7 @@ class Svea(Benchmark):
                     as_published="probability",
                 ),
                 examples={f"test-{i:04d}": f"digit {test.y[i]}" for i in first},
+                sections=(performance(digits_seen(networks), test.y),),
                 captions={f"test-{i:04d}": f"seen as {seen[i]}" for i in first if seen[i] != test.y[i]},
             ),
             settings={
@@ -293,7 +295,7 @@ class OpenedSvea(Opened):
             Mark(row["explainer"], row["target"], row["case"], int(row["value"]), ROE_LENGTH)
             for row in shown.iter_rows(named=True)
         ]
-        return Ending(notes=why_two_targets(rows, table), marks=marks)
+        return Ending(notes=[*why_two_targets(rows, table), *agreement(table)], marks=marks)
 
     def reference(self) -> Reference:
         """Table 1 of the paper, whose network is ours unless another was given."""
@@ -325,6 +327,11 @@ def why_two_targets(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
         f" Explaining the logit instead takes {' and '.join(changes)} in the ROE test:"
         " much of the published ranking of gradient and CAM methods is this artefact."
     ]
+
+
+def digits_seen(networks: Mapping[str, Network]) -> dict[str, np.ndarray[Any, Any]]:
+    """The digit that each network sees in each test signal."""
+    return {name: network.test.argmax(1).cpu().numpy() for name, network in networks.items()}
 
 
 def predict(name: str, module: torch.nn.Module, part: Signals) -> torch.Tensor:

@@ -22,6 +22,7 @@ from heatproof.benchmarks.svea.regions import (
     cases_named,
     first_signals,
 )
+from heatproof.benchmarks.svea.words import performance
 from heatproof.cases import Chunk
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.heatmap_files import Heatmaps, archive_of, few, open_ordered
@@ -120,6 +121,7 @@ def open_signals(
             metrics=metric_words(scored),
             poolings=chosen,
             words=Words(cases="signals"),
+            sections=() if outputs is None else (performance({MODEL: outputs.predicted["test"]}, cases.test.y),),
         ),
         settings={
             "window": window,
