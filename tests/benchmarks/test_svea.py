@@ -133,6 +133,7 @@ def test_literal_window_is_the_harder_reading(shared_data, tmp_path):
         ({"limit": 0}, "limit must be a whole number of at least 1"),
         ({"model_seeds": 0}, "model_seeds must be a whole number of at least 1"),
         ({"window": "middle"}, "unknown window rule 'middle'"),
+        ({"svm": "sgd"}, "unknown SVM 'sgd'"),
         ({"poolings": ["sum_absolute"]}, "Did you mean 'sum_abs'"),
         ({"weights": "a.npz", "model": torch.nn.Identity()}, "not both"),
         ({"weights": "a.npz", "model_seeds": 2}, "leave them out"),
