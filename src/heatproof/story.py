@@ -75,54 +75,6 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Story:
-    """All that a table and a page say beside numbers.
-
-    metrics    those of the table, the one that ranks first
-    columns    what the table shows first; empty: every metric without ground truth and pooling, or under the first
-    poolings   in the order in which tables show them
-    examples   titles of the cases whose heatmaps are kept, in the order of the page
-    captions   further lines under an example's title, by case
-    marks      stretches of examples that explainers mark
-    notes      what a reader of the table should know, said with the run's own numbers
-    figures    numbers about the network that no explainer changes, by name, such as its accuracy
-    """
-
-    title: str
-    paper: str
-    dataset: str
-    metrics: tuple[MetricWords, ...]
-    columns: tuple[Column, ...] = ()
-    poolings: tuple[str, ...] = ()
-    words: Words = field(default_factory=Words)
-    examples: Mapping[str, str] = field(default_factory=dict)
-    captions: Mapping[str, str] = field(default_factory=dict)
-    marks: tuple[Mark, ...] = ()
-    notes: tuple[str, ...] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def metric(self) -> dict[str, MetricWords]:
-        """The metrics by name."""
-        return {words.name: words for words in self.metrics}
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON takes it."""
-        return asdict(self)
-
-
-def read_story(content: Mapping[str, Any]) -> Story:
-    """The story from plain data; what a later version may have added is left out."""
-    parts: dict[str, Any] = {key: value for key, value in content.items() if key in {f.name for f in fields(Story)}}
-    parts["metrics"] = tuple(MetricWords(**entry | {"range": tuple(entry["range"])}) for entry in content["metrics"])
-    parts["columns"] = tuple(Column(**entry) for entry in content["columns"])
-    parts["marks"] = tuple(Mark(**entry) for entry in content["marks"])
-    parts["words"] = Words(**content["words"])
-    parts["poolings"], parts["notes"] = tuple(content["poolings"]), tuple(content["notes"])
-    return Story(**parts)
-
-
-@dataclass(frozen=True)
 class Paragraph:
     """Plain text; `tone` is good, bad, or soft for small print. What `lead` says stands before it in bold."""
 
@@ -220,3 +172,68 @@ class Case:
     @property
     def is_signal(self) -> bool:
         return self.inputs.ndim == 2
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that a table and a page say beside numbers.
+
+    metrics    those of the table, the one that ranks first
+    columns    what the table shows first; empty: every metric without ground truth and pooling, or under the first
+    poolings   in the order in which tables show them
+    examples   titles of the cases whose heatmaps are kept, in the order of the page
+    captions   further lines under an example's title, by case
+    marks      stretches of examples that explainers mark
+    notes      what a reader of the table should know, said with the run's own numbers
+    sections   further sections of the page and of the table for people, which the benchmark itself has to say
+    figures    numbers about the network that no explainer changes, by name, such as its accuracy
+    """
+
+    title: str
+    paper: str
+    dataset: str
+    metrics: tuple[MetricWords, ...]
+    columns: tuple[Column, ...] = ()
+    poolings: tuple[str, ...] = ()
+    words: Words = field(default_factory=Words)
+    examples: Mapping[str, str] = field(default_factory=dict)
+    captions: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+    notes: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def metric(self) -> dict[str, MetricWords]:
+        """The metrics by name."""
+        return {words.name: words for words in self.metrics}
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return asdict(self)
+
+
+def read_story(content: Mapping[str, Any]) -> Story:
+    """The story from plain data; what a later version may have added is left out."""
+    parts: dict[str, Any] = {key: value for key, value in content.items() if key in {f.name for f in fields(Story)}}
+    parts["metrics"] = tuple(MetricWords(**entry | {"range": tuple(entry["range"])}) for entry in content["metrics"])
+    parts["columns"] = tuple(Column(**entry) for entry in content["columns"])
+    parts["marks"] = tuple(Mark(**entry) for entry in content["marks"])
+    parts["words"] = Words(**content["words"])
+    parts["poolings"], parts["notes"] = tuple(content["poolings"]), tuple(content["notes"])
+    parts["sections"] = tuple(read_section(entry) for entry in content.get("sections", ()))
+    return Story(**parts)
+
+
+def read_section(content: Mapping[str, Any]) -> Section:
+    """A section from plain data."""
+    kinds: dict[str, Any] = {"paragraph": Paragraph, "table": read_table, "panel": Panel, "plate": read_plate}
+    return Section(content["title"], [kinds[block["kind"]](**block) for block in content["blocks"]])
+
+
+def read_table(rows: Sequence[Any], **parts: Any) -> Table:
+    return Table(rows=[(name, [Cell(**cell) for cell in cells]) for name, cells in rows], **parts)
+
+
+def read_plate(places: Sequence[Any], **parts: Any) -> Plate:
+    return Plate(places=[[Cell(**cell) for cell in row] for row in places], **parts)

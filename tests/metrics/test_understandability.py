@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from heatproof.errors import HeatproofError
-from heatproof.metrics.understandability import cut_windows, roe_accuracy, window_mask, window_starts
+from heatproof.metrics.understandability import (
+    cut_windows,
+    descend,
+    read_regions,
+    roe_accuracy,
+    window_mask,
+    window_starts,
+    with_ones,
+)
 from heatproof.mnist1d import Signals
 from heatproof.models.mnist1d_cnn import Mnist1dCnn
 from reference import metrics as reference
@@ -78,6 +87,51 @@ def test_svm_equals_a_second_one() -> None:
     expected = reference.svm_predictions(train, labels, test) == test_labels
     assert 0.4 < expected.mean() < 0.95
     np.testing.assert_array_equal(roe_accuracy(train, labels, test, test_labels), expected.astype(np.float64))
+
+
+def test_gradient_steps_come_to_the_same_minimum() -> None:
+    """Reference: the objective written out, minimised by L-BFGS class by class (SciPy)."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 3, 200)
+    inputs = with_ones(rng.normal(size=(3, 4))[labels] + rng.normal(size=(200, 4)))
+    signs = np.where(labels[:, None] == np.arange(3), 1.0, -1.0)
+    weights = descend(inputs, signs)
+    for k in range(3):
+
+        def objective(w: NDArray[np.float64], sign: NDArray[np.float64] = signs[:, k]) -> float:
+            return 0.5 * float(w @ w) + sum(
+                max(0.0, 1 - s * float(w @ x)) ** 2 for s, x in zip(sign, inputs, strict=True)
+            )
+
+        best = minimize(objective, np.zeros(5), method="L-BFGS-B", tol=1e-12)
+        assert objective(weights[:, k]) <= best.fun + 1e-8
+        np.testing.assert_allclose(weights[:, k], best.x, atol=1e-3)
+
+
+def test_one_gradient_step_is_the_formula() -> None:
+    """Reference: by hand. From zero every margin is 1 short: w = step 2 sum of sign x, step = 1 / (1 + 2 largest)."""
+    inputs, signs = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([[1.0], [-1.0]])
+    np.testing.assert_allclose(descend(inputs, signs, steps=1), [[4 / 9], [-2 / 9]])
+
+
+def test_the_literal_svm_reads_as_the_default_one() -> None:
+    """Reference: liblinear; both minimise one strictly convex objective."""
+    rng = np.random.default_rng(4)
+    middles = rng.normal(size=(5, 12))
+    labels, test_labels = rng.integers(0, 5, 400) + 2, rng.integers(0, 5, 300) + 2
+    train = middles[labels - 2] + 2 * rng.normal(size=(400, 12))
+    test = middles[test_labels - 2] + 2 * rng.normal(size=(300, 12))
+    default, literal = (read_regions(train, labels, test, svm) for svm in ("liblinear", "literal"))
+    assert default is not None
+    assert literal is not None
+    assert (default != literal).sum() <= 1
+    right = roe_accuracy(train, labels, test, test_labels, "literal")
+    assert right.mean() == (literal == test_labels).mean()
+
+
+def test_an_unknown_svm_is_refused() -> None:
+    with pytest.raises(HeatproofError, match=r"unknown SVM 'litteral'\. Did you mean 'literal'"):
+        read_regions(np.ones((4, 2)), np.array([0, 0, 1, 1]), np.ones((1, 2)), "litteral")  # type: ignore[arg-type]
 
 
 def test_svm_with_one_class_is_undefined() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli import catalogue, clevr, compare, evaluate, fetch, focus, report, run, show, svea, train
+from heatproof.cli import catalogue, clevr, compare, evaluate, export, fetch, focus, report, run, show, svea, train
 
 app = typer.Typer(
     name="heatproof",
@@ -27,6 +27,7 @@ app.add_typer(show.app, name="show")
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
+app.command("export")(export.export)
 app.command("fetch")(fetch.fetch)
 
 

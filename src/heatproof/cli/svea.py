@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from heatproof.cli.bars import Quiet
+from heatproof.cli.run import Seed
 from heatproof.metrics.understandability import WindowRule
 
-app = typer.Typer(help="SVEA: signals to ask a network elsewhere about.", no_args_is_help=True)
+app = typer.Typer(
+    help="SVEA: signals to ask a network elsewhere about, and other classifiers of them.", no_args_is_help=True
+)
 
 
 @app.command("masked-inputs")
@@ -34,3 +38,28 @@ def masked(
     typer.echo(f"{out}: {count:,} signals")
     if problems:
         typer.echo(f"without a region, all zero: {len(problems):,} ({few(problems, '; ')})", err=True)
+
+
+@app.command()
+def classifiers(
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """How well classifiers of different kinds know MNIST-1D, as Figure 3 of the paper: trained now, but for the CNN.
+
+    Example: heatproof svea classifiers --out classifiers.csv
+    """
+    from heatproof.cli.bars import bars
+    from heatproof.experiments.classifiers import judge_classifiers
+
+    with bars(quiet) as progress:
+        found = judge_classifiers(seed, out, progress)
+    for one in found:
+        paper = "" if one.paper is None else f", paper {one.paper:.1%}"
+        typer.echo(
+            f"{one.classifier:<20} {one.accuracy:6.1%} ({one.ci_low:.1%} to {one.ci_high:.1%}), {one.parameters:,}"
+            f" parameters, {one.seconds:.1f} CPU seconds{paper}"
+        )
+    if out is not None:
+        typer.echo(f"table  {out}")

@@ -45,7 +45,7 @@ def write_report(run: Results) -> Path:
             tiles=tiles(shown),
             strip=example_strip(run, lines, [board.target for board in shown if board.target]),
             grids=grids(run),
-            sections=read_sections(run.files),
+            sections=[*run.story.sections, *read_sections(run.files)],
             failures=failure_lines(run),
             style=static("report.css"),
             script=static("report.js"),

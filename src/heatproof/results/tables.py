@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
-from heatproof.story import MetricWords
+from heatproof.story import MetricWords, Panel, Paragraph, Plate, Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -310,6 +310,8 @@ def markdown(run: Results) -> str:
         parts.append("Percent, means; the published number in brackets.\n")
         rows = [["explainer", *grid.heads], ["---", *["---:"] * len(grid.heads)]]
         parts.append(in_pipes(rows + [[code(name), *cells] for name, cells in grid.rows]))
+    for section in run.story.sections:
+        parts += [f"## {section.title}\n", *(block_text(block) for block in section.blocks)]
     if longer := {short: label for label, short in run.short.items() if short != label}:
         parts.append("## Explainers in full\n")
         parts.append("\n".join(f"- {code(short)}: {code(label)}" for short, label in longer.items()) + "\n")
@@ -318,6 +320,17 @@ def markdown(run: Results) -> str:
         parts.append("## Not computed\n")
         parts.append("\n".join(f"- {line}" for line in failed) + "\n")
     return "\n".join(parts)
+
+
+def block_text(block: Paragraph | Table | Panel | Plate) -> str:
+    """A block of a section, as leaderboard.md has it; of a panel or a plate, what it says."""
+    if isinstance(block, Paragraph):
+        return f"**{block.lead}** {block.text}\n" if block.lead else f"{block.text}\n"
+    if isinstance(block, (Panel, Plate)):
+        return f"### {block.title}\n\n{block.text}\n"
+    heads = [list(block.heads), ["---", *["---:"] * (len(block.heads) - 1)]]
+    table = in_pipes([*heads, *([name, *(cell.text for cell in cells)] for name, cells in block.rows)])
+    return f"### {block.title}\n\n{table}" + (f"\n{block.note}\n" if block.note else "")
 
 
 def in_pipes(rows: Sequence[Sequence[str]]) -> str:

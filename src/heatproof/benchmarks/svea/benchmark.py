@@ -38,6 +38,7 @@ from heatproof.benchmarks.svea.regions import (
     first_signals,
     roe_rows,
 )
+from heatproof.benchmarks.svea.words import agreement, performance
 from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.guards import untouched
@@ -171,6 +172,7 @@ class Svea(Benchmark):
                     as_published="probability",
                 ),
                 examples={f"test-{i:04d}": f"digit {test.y[i]}" for i in first},
+                sections=(performance(digits_seen(networks), test.y),),
                 captions={f"test-{i:04d}": f"seen as {seen[i]}" for i in first if seen[i] != test.y[i]},
             ),
             settings={
@@ -290,7 +292,7 @@ class OpenedSvea(Opened):
 
     def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
         shown = rows.filter((pl.col("model") == next(iter(self.networks))) & pl.col("case").is_in(self.story.examples))
-        return Ending(notes=why_two_targets(rows, table), marks=self.marks(shown))
+        return Ending(notes=[*why_two_targets(rows, table), *agreement(table)], marks=self.marks(shown))
 
     def marks(self, rows: pl.DataFrame) -> list[Mark]:
         """The regions of explanation."""
@@ -338,6 +340,11 @@ def why_two_targets(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
         f" Explaining the logit instead takes {' and '.join(changes)} in the ROE test:"
         " much of the published ranking of gradient and CAM methods is this artefact."
     ]
+
+
+def digits_seen(networks: Mapping[str, Network]) -> dict[str, np.ndarray[Any, Any]]:
+    """The digit that each network sees in each test signal."""
+    return {name: network.test.argmax(1).cpu().numpy() for name, network in networks.items()}
 
 
 def predict(name: str, module: torch.nn.Module, part: Signals) -> torch.Tensor:

@@ -7,13 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from heatproof import mnist1d
 from heatproof.arrays import write_arrays
 from heatproof.benchmarks.base import Ending, OpenedMasks, Reference, metric_words, require_poolings
 from heatproof.benchmarks.references import read_reference
 from heatproof.benchmarks.svea import regions
 from heatproof.benchmarks.svea.outputs import Outputs, read_outputs
-from heatproof.benchmarks.svea.regions import CHUNK, METRICS, POOLINGS, ROE_LENGTH, Cases, case_name
+from heatproof.benchmarks.svea.regions import (
+    CHUNK,
+    METRICS,
+    POOLINGS,
+    ROE_LENGTH,
+    Cases,
+    case_name,
+    cases_named,
+    first_signals,
+)
+from heatproof.benchmarks.svea.words import performance
 from heatproof.cases import Chunk
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.heatmap_files import Heatmaps, archive_of, few, open_ordered
@@ -37,10 +46,9 @@ CHANCE = 0.2
 
 def open_signal_maps(path: Path) -> Heatmaps:
     """Heatmaps of the published signals, by name or in their order: training signals first."""
-    train, test = mnist1d.published()
-    parts = {"train": [case_name("train", i) for i in range(len(train))]}
-    parts["test"] = [case_name("test", i) for i in range(len(test))]
-    heatmaps = open_ordered(path, parts, (test.x.shape[1],))
+    every = first_signals()
+    train, test = every.train, every.test
+    heatmaps = open_ordered(path, {split: every.ids(split) for split in ("train", "test")}, (test.x.shape[1],))
     check_labels(path, {"train": train.y, "test": test.y, "": np.concatenate([train.y, test.y])})
     return heatmaps
 
@@ -62,23 +70,18 @@ def check_labels(path: Path, labels: Mapping[str, NDArray[np.int64]]) -> None:
 def cases_of(heatmaps: Heatmaps) -> tuple[Cases, list[tuple[str, list[str]]]]:
     """The signals that have a heatmap; which have none, and which heatmaps are for no signal."""
     there = set(heatmaps.names)
-    found: dict[str, tuple[Signals, NDArray[np.int64]]] = {}
-    known: list[str] = []
-    for split, every in zip(("train", "test"), mnist1d.published(), strict=True):
-        names = [case_name(split, i) for i in range(len(every))]
-        known += names
-        places = np.flatnonzero([name in there for name in names])
-        if not len(places):
+    cases, known = cases_named(there), first_signals()
+    for split, count in cases.counts.items():
+        if not count:
             raise HeatproofError(
-                f"{heatmaps.source} has no heatmap for any {split} signal ({names[0]} to {names[-1]}); the ROE test"
-                f" needs both parts. Its heatmaps: {few(sorted(there))}."
+                f"{heatmaps.source} has no heatmap for any {split} signal, called like {case_name(split, 0)}; the ROE"
+                f" test needs both parts. Its heatmaps: {few(sorted(there))}."
             )
-        found[split] = mnist1d.Signals(every.x[places], every.y[places], every.template[places]), places
-    left_out = [
-        ("Signals without a heatmap, left out", [name for name in known if name not in there]),
-        ("Heatmaps for no signal, left out", sorted(there - set(known))),
+    names = [*known.ids("train"), *known.ids("test")]
+    return cases, [
+        ("Signals without a heatmap, left out", [name for name in names if name not in there]),
+        ("Heatmaps for no signal, left out", sorted(there - set(names))),
     ]
-    return Cases(found["train"][0], found["test"][0], found["train"][1], found["test"][1]), left_out
 
 
 def open_signals(
@@ -119,6 +122,7 @@ def open_signals(
             metrics=metric_words(scored),
             poolings=chosen,
             words=Words(cases="signals"),
+            sections=() if outputs is None else (performance({MODEL: outputs.predicted["test"]}, cases.test.y),),
         ),
         settings={
             "window": window,

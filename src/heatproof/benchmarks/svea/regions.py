@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,18 @@ def first_signals(limit: int | None = None) -> Cases:
         tests = ceil(wanted / 5)
         train, test = train[: wanted - tests], test[:tests]
     return Cases(train, test, np.arange(len(train)), np.arange(len(test)))
+
+
+def cases_named(names: Collection[str]) -> Cases:
+    """The published signals of these names, in their order; names of no signal are left out."""
+    wanted, every = set(names), first_signals()
+    found = {}
+    for split in PARTS:
+        part, _ = every.part(split)
+        places = np.flatnonzero([name in wanted for name in every.ids(split)])
+        found[split] = mnist1d.Signals(part.x[places], part.y[places], part.template[places]), places
+    (test, test_places), (train, train_places) = (found[split] for split in PARTS)
+    return Cases(train, test, train_places, test_places)
 
 
 def roe_rows(cases: Cases, rows: pl.DataFrame, models: Iterable[str], svm: Svm) -> pl.DataFrame:

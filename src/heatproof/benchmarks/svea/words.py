@@ -1,0 +1,134 @@
+"""What a run of SVEA says beside its scores: how good the network is, and how scores go together. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from math import atanh, sqrt, tanh
+from typing import TYPE_CHECKING
+
+from heatproof.benchmarks.svea.regions import DIGITS
+from heatproof.lazy import np, pl
+from heatproof.story import Cell, Paragraph, Section, Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+OURS = ("roe_accuracy", "drop", "increase")
+"""The paper's three scores."""
+TITLES = {"roe_accuracy": "ROE", "drop": "Drop", "increase": "Increase"}
+WORST_CONFUSIONS = 3
+
+
+def performance(predicted: Mapping[str, NDArray[np.int64]], labels: NDArray[np.int64]) -> Section:
+    """The performance of the networks on the test signals: accuracy, accuracy per digit, confusion matrix."""
+    blocks: list[Paragraph | Table] = []
+    for name, seen in predicted.items():
+        matrix = confusion(seen, labels)
+        shown, right, total = matrix.sum(1), matrix.diagonal(), len(labels)
+        blocks.append(
+            Paragraph(
+                f"{name} names {right.sum() / total:.1%} of the {total:,} test signals right. {most_confused(matrix)}",
+                lead="Accuracy.",
+            )
+        )
+        rows = []
+        for digit, row in enumerate(matrix.tolist()):
+            cells = [confusion_cell(count, int(shown[digit]), k == digit) for k, count in enumerate(row)]
+            share = right[digit] / shown[digit] if shown[digit] else None
+            cells.append(Cell("–" if share is None else f"{100 * share:.1f}", share))
+            rows.append((str(digit), cells))
+        heads = ("digit", *(f"seen as {k}" for k in range(DIGITS)), "accuracy, %")
+        blocks.append(
+            Table(f"Confusion matrix of {name}", heads, rows, note="Test signals of each digit, by what is seen.")
+        )
+    return Section("Performance of the network" + "s" * (len(predicted) > 1), blocks)
+
+
+def confusion(seen: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How often each digit (rows) is seen as each (columns)."""
+    counts = np.bincount(labels * DIGITS + seen, minlength=DIGITS**2)
+    matrix: NDArray[np.int64] = counts.reshape(DIGITS, DIGITS)
+    return matrix
+
+
+def confusion_cell(count: int, of: int, is_right: bool) -> Cell:
+    share = count / of if of else 0.0
+    return Cell(str(count), float(count), f"{share:.1%}", shade=share if is_right else -share, framed=is_right)
+
+
+def most_confused(matrix: NDArray[np.int64]) -> str:
+    """The pairs that are confused most often, in words."""
+    wrong = matrix * (1 - np.eye(len(matrix), dtype=np.int64))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:WORST_CONFUSIONS]
+    pairs = [divmod(int(place), len(matrix)) for place in order]
+    said = [f"{digit} for {seen} ({wrong[digit, seen]} times)" for digit, seen in pairs if wrong[digit, seen]]
+    return f"Mistaken most often: {', '.join(said)}." if said else ""
+
+
+def agreement(table: pl.DataFrame) -> list[str]:
+    """Section 5.2: do the three scores order methods alike, and as in the paper? Rank correlations over methods.
+
+    Of several readings of a method, the first of the run counts where the paper has one.
+    """
+    lines = table.filter(pl.col("metric").is_in(OURS) & (pl.col("subset") == "all") & (pl.col("target") != ""))
+    if lines.is_empty():
+        return []
+    model = ([m for m in lines["model"] if m.startswith("mean of ")] or lines["model"].to_list())[0]
+    lines = lines.filter(pl.col("model") == model)
+    said = []
+    for target in lines["target"].unique(maintain_order=True):
+        here = lines.filter(pl.col("target") == target)
+        wide = here.pivot(on="metric", index="explainer", values="mean", maintain_order=True)
+        if set(OURS) <= set(wide.columns) and (found := pairs_in_words(wide.select(OURS).drop_nulls())):
+            said.append(f"Rank correlation, {target} explained, over {found}.")
+        if words := beside_the_paper(here):
+            said.append(words)
+    return said
+
+
+def pairs_in_words(wide: pl.DataFrame) -> str:
+    """The correlation of each two of the three scores; empty for too few methods."""
+    if len(wide) < 4:
+        return ""
+    pairs = [f"{TITLES[a]} and {TITLES[b]} {in_words(wide[a], wide[b])}" for a, b in combinations(OURS, 2)]
+    return f"{len(wide)} methods: {', '.join(pairs)}"
+
+
+def beside_the_paper(lines: pl.DataFrame) -> str:
+    """The correlation of our three scores with the paper's, method by method, and of the paper's with each other."""
+    named = lines.with_columns(
+        name=pl.col("explainer").str.split(":").list.first(), published=pl.coalesce("reference", "reference_elsewhere")
+    ).filter(pl.col("published").is_not_null() & pl.col("mean").is_not_null())
+    named = named.unique(["name", "metric"], keep="first", maintain_order=True)
+    ours, paper = (
+        named.pivot(on="metric", index="name", values=values, maintain_order=True) for values in ("mean", "published")
+    )
+    if not set(OURS) <= set(ours.columns) or len(ours) < 4:
+        return ""
+    each = [f"{TITLES[metric]} {in_words(ours[metric], paper[metric])}" for metric in OURS]
+    return (
+        f"Rank correlation with the paper's rows, over {len(ours)} of its methods: {', '.join(each)}. Of the paper's"
+        f" own rows with each other: {pairs_in_words(paper.select(OURS)).partition(': ')[2]}."
+    )
+
+
+def in_words(first: pl.Series, second: pl.Series) -> str:
+    correlation, low, high = rank_correlation(first.to_list(), second.to_list())
+    return f"{correlation:.2f} (95 % interval {low:.2f} to {high:.2f})"
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """Spearman's rank correlation of two scores of the same methods, with the 95 % interval of Fieller et al. (1957).
+
+    atanh(rho) is nearly normal with variance 1.06 / (n - 3). A perfect order of n methods is taken half way to the next
+    one, an exchange of two neighbours, so that few methods do not pass for certainty.
+    """
+    count = len(first)
+    ranks = pl.DataFrame({"a": first, "b": second}).select(pl.all().rank())
+    found = ranks.select(pl.corr("a", "b")).item()
+    if found != found:  # all of one score are equal
+        return found, -1.0, 1.0
+    most = 1 - 6 / (count * (count**2 - 1))
+    middle, reach = atanh(max(-most, min(most, found))), 1.959964 * sqrt(1.06 / (count - 3))
+    return found, tanh(middle - reach), tanh(middle + reach)
