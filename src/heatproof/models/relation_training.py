@@ -243,5 +243,5 @@ def accuracy(network: PosterNetwork, lesson: Lesson, progress: Progress = silent
         for kind, is_right in zip(some.kinds, right, strict=True):
             known = counts.get(kind, (0, 0))
             counts[kind] = (known[0] + is_right, known[1] + 1)
-        progress("held-out questions", min(start + AT_ONCE, len(lesson)), len(lesson))
+        progress("measuring", min(start + AT_ONCE, len(lesson)), len(lesson))
     return counts
