@@ -232,7 +232,7 @@ def show(
     seed: int = 0,
     device: str = "cpu",
     progress: Progress = silent,
-    say: Callable[[str], object] = str,
+    say: Callable[[str], object] | None = None,
     **options: Any,
 ) -> Path:
     """Draw cases of a benchmark under many explainers: `show("svea", "test-0007", explainers=["lrp", "rise"])`.
@@ -241,7 +241,7 @@ def show(
     best or worst of so many `candidates`, by the first metric that single cases have, under the first explainer. The
     file's name says in which format: svg, pdf or png. How cases were picked stands in the picture, and `say` is told.
     """
-    from heatproof.report.gallery import gallery
+    from heatproof.report.gallery import gallery, require_drawable
     from heatproof.report.picture_files import require_picture_file, write_picture
 
     wanted = Wanted([case] if isinstance(case, str) else list(case), pick, count, candidates)
@@ -252,8 +252,9 @@ def show(
         opened = made.open(seed, progress)
     source = Explaining(opened, chosen, seed=seed, device=device)
     source.check()
+    require_drawable(len(source.probe_batch.space))
     found, heading = find(source, made.name, wanted, progress)
-    if pick is not None:
+    if say is not None and pick is not None:
         say(heading)
     cases = explain_cases(source, found, progress, "" if heading else f"{made.name} ")
     write_picture(gallery(cases, opened.story.words, heading), Path(out))

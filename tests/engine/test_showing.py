@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -16,6 +18,7 @@ import heatproof
 from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.cli.app import app
 from heatproof.cli.benchmark_options import with_options
+from heatproof.engine.showing import is_right
 from heatproof.engine.wanted import Wanted
 from heatproof.errors import HeatproofError
 from heatproof.loading import load_object
@@ -151,6 +154,31 @@ def test_a_benchmark_without_right_and_wrong_says_so(tmp_path: Path, toy: type[B
         heatproof.show(toy(), pick="right", out=tmp_path / "a.svg")
     with pytest.raises(HeatproofError, match=r"gets none of the \d+ cases of clevr-xai wrong.*show clevr-xai --help"):
         heatproof.show("clevr-xai", pick="wrong", limit=5, explainers="random", out=tmp_path / "a.svg")
+
+
+def test_whether_a_case_is_right_may_be_any_kind_of_yes_and_no() -> None:
+    facts = {"correct": [True, np.bool_(False), 1, None]}
+    batch = heatproof.Batch(torch.zeros(4, 1, 5), torch.zeros(4).long(), tuple("abcd"), facts=facts)
+    assert [is_right(batch, i) for i in range(4)] == [True, False, True, None]
+    assert is_right(heatproof.Batch(torch.zeros(1, 1, 5), torch.zeros(1).long(), ("a",)), 0) is None
+
+
+def test_what_cannot_be_drawn_is_refused_before_it_is_explained(tmp_path: Path, toy: type[Benchmark]) -> None:
+    class OpenedVolumes(sys.modules[toy.__module__].OpenedToy):  # type: ignore[misc]
+        def load(self, chunk):
+            batch = super().load(chunk)
+            return replace(batch, inputs=batch.inputs.reshape(-1, 1, 2, 3, 5))
+
+    class Volumes(toy):  # type: ignore[valid-type, misc]
+        def open(self, seed, progress=None):
+            opened = super().open(seed)
+            return OpenedVolumes(**{name: getattr(opened, name) for name in opened.__dataclass_fields__})
+
+    def never(model, inputs, target):
+        raise AssertionError("explained")
+
+    with pytest.raises(HeatproofError, match="not of 3 space dimensions"):
+        heatproof.show(Volumes(), "3", explainers=[never], out=tmp_path / "a.svg")
 
 
 def test_explainers_that_need_a_mask_are_refused_before_any_work(tmp_path: Path, toy: type[Benchmark]) -> None:

@@ -33,7 +33,15 @@ def is_small(element: ElementTree.Element) -> bool:
 
 
 def corners(element: ElementTree.Element) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in re.findall(r"([-\d.]+) ([-\d.]+)", element.get("d", ""))]
+    """The points of a path of steps M, L, H and V, all to absolute places."""
+    x = y = 0.0
+    found = []
+    for letter, numbers in re.findall(r"([MLHV])([^MLHVz]+)", element.get("d", "")):
+        given = [float(number) for number in numbers.split()]
+        x = x if letter == "V" else given[0]
+        y = y if letter == "H" else given[-1]
+        found.append((x, y))
+    return found
 
 
 def make_case(shape: tuple[int, ...] = (3, 6, 8), names: int = 2, title: str = "a") -> Case:

@@ -77,7 +77,7 @@ def by_answer(opened: Opened, name: str, right: bool, count: int, progress: Prog
             raise HeatproofError(
                 f"{name} does not say which cases its model gets right; name the cases, or pick best or worst."
             )
-        places = [i for i, correct in enumerate(batch.facts["correct"]) if correct is right]
+        places = [i for i in range(len(batch)) if is_right(batch, i) is right]
         found += [Found(batch[i : i + 1], chunk.model) for i in places[: count - len(found)]]
         if len(found) == count:
             break
@@ -90,6 +90,12 @@ def by_answer(opened: Opened, name: str, right: bool, count: int, progress: Prog
             f" an option lets them in: heatproof show {name} --help."
         )
     return found, f"{name}: {cases_in_words('first', len(found))} that the model gets {answer}"
+
+
+def is_right(batch: Batch, place: int) -> bool | None:
+    """Whether the model gets a case right; None where nobody says."""
+    said = batch.facts["correct"][place] if "correct" in batch.facts else None
+    return None if said is None else bool(said)
 
 
 def by_score(
@@ -225,7 +231,7 @@ def title_of(opened: Opened, case: Found) -> str:
     batch = case.batch
     about = opened.about(batch)
     title = batch.ids[0] + (f": {about}" if about else f", class {int(batch.target)} explained")
-    if batch.facts.get("correct", [True])[0] is False:
+    if is_right(batch, 0) is False:
         said = f"; the model says {batch.facts['predicted'][0]}" if "predicted" in batch.facts else ""
         title += f" (wrong{said})"
     return title + (f", {case.remark}" if case.remark else "")

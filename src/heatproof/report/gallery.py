@@ -40,14 +40,18 @@ def gallery(cases: Sequence[Case], words: Words | None = None, heading: str = ""
     hundredth of its pixels has the full colour.
     """
     for case in cases:
-        if case.inputs.ndim not in (2, 3):
-            raise HeatproofError(
-                f"a picture can be drawn of signals and of pictures, not of {case.inputs.ndim - 1} space dimensions."
-            )
+        require_drawable(case.inputs.ndim - 1)
     draw = {(True, True): strips, (True, False): signal_grid, (False, True): tiles, (False, False): picture_grid}
     page = draw[cases[0].is_signal, len(cases) == 1](cases, heading)
     page.key(cases, words or Words())
     return Drawing(page.width, page.y, page.parts, heading or cases[0].title)
+
+
+def require_drawable(dimensions: int) -> None:
+    if dimensions not in (1, 2):
+        raise HeatproofError(
+            f"a picture can be drawn of signals and of pictures, not of {dimensions} space dimensions."
+        )
 
 
 class Page:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
 from heatproof.lazy import np
-from heatproof.report.drawing import FONTS, MARGIN, SHAPES, Drawing, Panel, Part, Picture, Shape, Text
+from heatproof.report.drawing import FONTS, MARGIN, SHAPES, Drawing, Panel, Part, Picture, Point, Shape, Text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,15 +40,27 @@ def text(part: Text) -> str:
 
 
 def shape(part: Shape) -> str:
-    """One path for all lines: straight ones as steps, which keeps files small."""
+    """One path for all lines."""
     drawn = "".join(path(points) + "z" * part.closed for points in part.paths)
     opacity = f' fill-opacity="{part.strength:.2f}"' if part.strength < 1 else ""
     return f'<path class="{part.kind}"{opacity} d="{drawn}"/>'
 
 
-def path(points: Sequence[tuple[float, float]]) -> str:
-    (x, y), *rest = points
-    return f"M{x:.2f} {y:.2f}" + "".join(f"L{x:.2f} {y:.2f}" for x, y in rest)
+def path(points: Sequence[Point]) -> str:
+    """A line from point to point; steps to the side, up and down in few letters."""
+    steps = [f"M{number(points[0][0])} {number(points[0][1])}"]
+    for (before, above), (x, y) in pairwise(points):
+        if y == above:
+            steps.append(f"H{number(x)}")
+        elif x == before:
+            steps.append(f"V{number(y)}")
+        else:
+            steps.append(f"L{number(x)} {number(y)}")
+    return "".join(steps)
+
+
+def number(value: float) -> str:
+    return f"{round(value, 2):g}"
 
 
 def image(part: Picture) -> str:
