@@ -228,6 +228,8 @@ def test_heatmaps_that_do_not_follow_the_class_are_cautioned(tmp_path, capsys, m
     assert "is seen in" in out
     assert "caution: over all classes, Focus of edges is not above chance" in errors
     assert "Caution:" in (tmp_path / "r" / "report.html").read_text()
+    (sheet,) = (tmp_path / "r" / "sections").glob("edges/*/pair.html")
+    assert "Caution:" in sheet.read_text()
     assert write_bias(tmp_path / "r", "oracle").follows_class
 
 

@@ -78,7 +78,7 @@ def models() -> None:
     show(("model", "made by"), rows)
 
 
-def show(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def show(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -88,4 +88,4 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold", no_wrap=place == 0)
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Console(width=width).print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -247,10 +248,9 @@ def table(
     with bars() as progress:
         made = make_table(*runs, out=out, progress=progress)
     heads, *lines = made.lines()
-    show(
-        ("method", *(" ".join(words for words in line[:2] if words) for line in lines)),
-        zip(heads[2:], *(line[2:] for line in lines), strict=True),
-    )
+    names = ("\n".join(words for words in line[:2] if words) for line in lines)
+    width = None if sys.stdout.isatty() else 150
+    show(("", *names), zip(heads[2:], *(line[2:] for line in lines), strict=True), width)
     typer.echo("correlation of mean Focus with accuracy over networks (Pearson; Spearman), and in the paper's table")
     for line in made.correlation.iter_rows(named=True):
         typer.echo(f"  {line['method']:<50} {correlation_words(line, '')}; paper {correlation_words(line, 'paper_')}")

@@ -103,6 +103,7 @@ def sheet(
         [
             Paragraph(asked),
             Paragraph(question, "For you to judge.", "good"),
+            *([] if settings["follows_class"] else [Paragraph(caution(settings), "Caution:", "bad")]),
             Paragraph(f"{shown}. {standing(settings, classes, partners)}", tone="soft"),
             *plates,
             focus_table(f"Focus of {target} beside each other class", "partner", partners),

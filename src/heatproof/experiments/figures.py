@@ -115,7 +115,10 @@ class Dots:
 
 
 def scatter(title: str, across: str, groups: Sequence[Dots]) -> str:
-    """Points of several groups, from the tenth below the lowest to the tenth above the highest; 0.5 of Focus marked."""
+    """Points of several groups, from the tenth below the lowest to the tenth above the highest; 0.5 of Focus marked.
+
+    What belongs together stands above one another, so that the highest point is named for all.
+    """
     every = [point for group in groups for point in (*group.points, *group.hollow)] or [(0.0, 0.0, ""), (1.0, 1.0, "")]
     (left, right), (bottom, top) = ((tenth(min(values), floor), tenth(max(values), ceil)) for values in axes(every))
     parts = [f'<text class="title" x="0" y="14">{escape(title)}</text>']
@@ -144,13 +147,21 @@ def scatter(title: str, across: str, groups: Sequence[Dots]) -> str:
                 x, y = place(*point)
                 tip = f"{group.name}, {words}: {point[1]:.3f} at {point[0]:.3f}"
                 parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" {look}><title>{escape(tip)}</title></circle>')
-        parts.append(f'<circle cx="{SIDE + 76}" cy="{line - 4}" r="4.5" fill="{colour}"/>')
+        parts.append(f'<circle cx="{SIDE + 118}" cy="{line - 4}" r="4.5" fill="{colour}"/>')
         for words, kind in ((group.name, ""), *((words, ' class="soft"') for words in group.said)):
-            parts.append(f'<text{kind} x="{SIDE + 88}" y="{line}">{escape(words)}</text>')
+            parts.append(f'<text{kind} x="{SIDE + 130}" y="{line}">{escape(words)}</text>')
             line += 16
         line += 8
-    parts.append(f'<text class="soft" x="{SIDE + 88}" y="{line}">hollow: the paper\'s networks</text>')
-    return document(SIDE + 88 + 340, max(line, 34 + SIDE + 40), parts)
+    highest: dict[tuple[float, str], float] = {}
+    for x, y, words in (point for group in groups for point in group.points):
+        highest[x, words] = max(y, highest.get((x, words), y))
+    for (x, words), y in highest.items():
+        left_edge, upper = place(x, y)
+        parts.append(
+            f'<text class="soft" x="{left_edge:.1f}" y="{upper - 8:.1f}" text-anchor="middle">{escape(words)}</text>'
+        )
+    parts.append(f'<text class="soft" x="{SIDE + 130}" y="{line}">hollow: the paper\'s networks</text>')
+    return document(SIDE + 130 + 340, max(line, 34 + SIDE + 40), parts)
 
 
 def axes(points: Sequence[tuple[float, float, str]]) -> tuple[list[float], list[float]]:
