@@ -26,6 +26,7 @@ COMMANDS = [
     ["train", "focus-classifier"],
     ["train", "vqa"],
     ["train", "focus-head"],
+    ["train", "focus-finetune"],
 ]
 
 

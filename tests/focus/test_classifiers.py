@@ -419,7 +419,7 @@ def test_a_head_from_the_command_line(tmp_path):
     )  # fmt: skip
     assert not run.failures()
 
-    class_of = {"--model": "resnet18", "--weights": str(tmp_path / "none.pt")}
+    class_of = {"--model": "lenet", "--weights": str(tmp_path / "none.pt")}
     for option, value in class_of.items():
         place = words.index(option) + 1
         wrong = CliRunner().invoke(train_command, [*words[:place], value, *words[place + 1 :]])

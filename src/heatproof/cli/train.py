@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from heatproof.cli.run import DeviceOption
+from heatproof.models.heads import Learn
+from heatproof.mosaics.datasets import Dataset
+
+DatasetOption = Annotated[
+    Dataset | None,
+    typer.Option(metavar="NAME", help="What the folder is, as distributed: dogs-vs-cats, mame, mit67 or imagenet."),
+]
+TileOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Side of the pictures in pixels; the same for heatproof run focus. Default: the model's, or 224."
+    ),
+]
 
 app = typer.Typer(help="Train the networks that the benchmarks explain.", no_args_is_help=True)
 
@@ -159,19 +173,28 @@ def relation_network(
 @app.command("focus-head")
 def focus_head(
     images: Annotated[Path, typer.Option(help="A folder with a sub-folder of pictures per class, or a CSV.")],
-    model: Annotated[str, typer.Option(help="Whose convolution layers: alexnet or vgg16.")],
-    weights: Annotated[Path, typer.Option(help="A file with these layers alone (features.*): .pt, .pth or .npz.")],
+    model: Annotated[
+        str, typer.Option(help="Whose layers: alexnet, vgg16, vgg16_bn, resnet18, torchvision:NAME or timm:NAME.")
+    ],
+    weights: Annotated[
+        Path,
+        typer.Option(help="The network's weights (.pt, .pth, .npz), or its convolutions (features.*) alone."),
+    ],
+    dataset: DatasetOption = None,
     out: Annotated[Path, typer.Option(help="Where to write the network.")] = Path("head.npz"),
     split: Annotated[
         Path | None, typer.Option(help="Where to write which pictures are held out. Default: OUT with .csv.")
     ] = None,
     held_out: Annotated[float, typer.Option(help="Share of each class that is held out.")] = 0.5,
-    tile: Annotated[int, typer.Option(help="Side of the pictures in pixels; the same for heatproof run focus.")] = 224,
+    tile: TileOption = None,
     decay: Annotated[float, typer.Option(help="How much large weights of the head cost.")] = 0.01,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     device: DeviceOption = "cpu",
 ) -> None:
-    """A classifier of your pictures: pretrained convolution layers and a linear head, fitted to half of the pictures.
+    """A classifier of your pictures: pretrained layers and a linear head, fitted to half of the pictures.
+
+    On AlexNet and VGG16 the head sees the convolutions, averaged over all places; of other networks it is the last
+    layer. A CSV of pictures with a subset train, and a data set of the paper, have a split of their own.
 
     Example: heatproof train focus-head --images dogs_vs_cats --model alexnet --weights alexnet_features.pt
     --out dogs.npz, then heatproof run focus --images dogs.csv --model alexnet_linear --weights dogs.npz
@@ -181,9 +204,11 @@ def focus_head(
     from heatproof.models.heads import train_head, write_split
     from heatproof.models.weights import save_weights
 
-    require_whole("tile", tile, 64)
+    if tile is not None:
+        require_whole("tile", tile, 64)
+    fit = partial(train_head, decay=decay, device=device, dataset=dataset)
     with bars() as progress:
-        made = train_head(images, model, weights, held_out, seed, tile, decay=decay, progress=progress, device=device)
+        made = fit(images, model, weights, held_out, seed, tile, progress=progress)
     table = split or out.with_suffix(".csv")
     save_weights(made.network, out)
     write_split(table, made.train, made.held_out)
@@ -191,4 +216,71 @@ def focus_head(
         f"{out}: {made.accuracy:.1%} of {len(made.held_out)} held-out pictures right"
         f" ({made.train_accuracy:.1%} of the {len(made.train)} it was fitted to)"
     )
-    typer.echo(f"use: heatproof run focus --images {table} --model {model}_linear --weights {out} --tile {tile}")
+    typer.echo(f"use: heatproof run focus --images {table} --model {made.model} --weights {out} --tile {made.side}")
+
+
+@app.command("focus-finetune")
+def focus_finetune(
+    images: Annotated[Path, typer.Option(help="A folder with a sub-folder of pictures per class, or a CSV.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="alexnet, vgg16, vgg16_bn, resnet18, torchvision:NAME, timm:NAME, or what focus-head made"
+            " (alexnet_linear, vgg16_linear)."
+        ),
+    ],
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="Where to begin: weights of the network, or its convolutions (features.*). Default: random."),
+    ] = None,
+    dataset: DatasetOption = None,
+    out: Annotated[Path, typer.Option(help="Where to write the network.")] = Path("finetuned.npz"),
+    split: Annotated[
+        Path | None, typer.Option(help="Where to write which pictures are held out. Default: OUT with .csv.")
+    ] = None,
+    held_out: Annotated[float, typer.Option(help="Share of each class that is held out.")] = 0.2,
+    learn: Annotated[Learn, typer.Option(help="What learns: all, or the head alone, quickly.")] = "all",
+    epochs: Annotated[int, typer.Option(help="Times through the pictures.")] = 13,
+    rate: Annotated[float, typer.Option(help="Learning rate of AMSGrad.")] = 1e-5,
+    batch: Annotated[int, typer.Option(help="Pictures of a step.")] = 32,
+    tile: TileOption = None,
+    seed: Annotated[int, typer.Option(help="Seed of split, weights, order and augmentation.")] = 0,
+    device: DeviceOption = "cpu",
+) -> None:
+    """Fine-tune a network on your pictures as the Focus paper's were: AMSGrad; pictures turned, cut out and mirrored.
+
+    Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    OUT.json says how it was trained, and the mean per-class accuracy on held-out pictures. A CSV of pictures with a
+    subset train, and a data set of the paper, have a split of their own. With --learn head pictures are not varied, and
+    what the frozen layers see of them is kept in the cache folder.
+
+    Example: heatproof train focus-finetune --images dogs_vs_cats --model resnet18 --weights resnet18.pth --out dogs.npz
+    """
+    from heatproof.cli.bars import bars
+    from heatproof.errors import require_whole
+    from heatproof.models.fine_tuning import Tuning, fine_tune, write_record
+    from heatproof.models.heads import parts, write_split
+    from heatproof.models.transfer import pretrained
+    from heatproof.models.weights import save_weights
+
+    if tile is not None:
+        require_whole("tile", tile, 64)
+    tuning = Tuning(seed, epochs, rate, batch, learn)
+    train, rest = parts(images, dataset, held_out, seed)
+    classifier, drawn = pretrained(model, weights, len(train.classes), seed)
+    side = tile or classifier.size or 224
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    with bars() as progress:
+        made = fine_tune(classifier, train, rest, tuning, side, checkpoint, progress, device)
+    table = split or out.with_suffix(".csv")
+    save_weights(made.network, out)
+    write_split(table, train, rest)
+    start = {"model": model, "weights": weights and weights.name, "drawn": drawn}
+    write_record(out.with_suffix(".json"), made, tuning, {**start, "tile": side, "train": len(train)})
+    if drawn:
+        typer.echo(f"began with random weights in {', '.join(drawn[:6])}" + " ..." * (len(drawn) > 6))
+    typer.echo(
+        f"{out}: {made.accuracy:.1%} of {len(rest)} held-out pictures right, mean over {len(rest.classes)} classes"
+        f" (before: {made.before:.1%})"
+    )
+    typer.echo(f"use: heatproof run focus --images {table} --model {model} --weights {out} --tile {side}")

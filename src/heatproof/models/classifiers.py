@@ -64,6 +64,27 @@ class Classifier:
         return inputs * std + mean
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """A network that can be made with any number of outputs, and its preprocessing (of SETTINGS) once it is made."""
+
+    name: str
+    make: Callable[[int], torch.nn.Module]
+    settings: Callable[[torch.nn.Module], dict[str, Any]]
+
+
+def recipe_of(model: str) -> Recipe | None:
+    """The recipe of a network that has a name; None for what comes from files of users."""
+    from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS, make_classifier
+    from heatproof.models.linear_head import LINEAR_CLASSIFIERS, make_linear
+
+    library, _, name = model.partition(":")
+    make = make_classifier if model in IMAGE_CLASSIFIERS else make_linear
+    if model in (*IMAGE_CLASSIFIERS, *LINEAR_CLASSIFIERS):
+        return Recipe(model, partial(make, model), lambda _module: dict(zip(("mean", "std"), IMAGENET, strict=True)))
+    return LIBRARIES[library](name) if library in LIBRARIES else None
+
+
 def load_classifier(model: Any, weights: Path | None = None, trust: bool = False) -> Classifier:
     """A classifier from a name, a file, a factory or a module.
 
@@ -73,21 +94,17 @@ def load_classifier(model: Any, weights: Path | None = None, trust: bool = False
     returns one, or (module, settings), settings with any of SETTINGS. A file of torch.export (.pt2), or of
     TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only.
     """
-    from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS, make_classifier
-    from heatproof.models.linear_head import LINEAR_CLASSIFIERS, make_linear
+    from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS
+    from heatproof.models.linear_head import LINEAR_CLASSIFIERS
     from heatproof.models.programs import load_program
 
     if not isinstance(model, str):
         return unpacked(None, model)
     if model == EMBEDDED:
         return embedded_classifier(weights)
-    library, _, name = model.partition(":")
-    if model in IMAGE_CLASSIFIERS:
-        return Classifier(model, filled(model, partial(make_classifier, model), weights), *IMAGENET)
-    if model in LINEAR_CLASSIFIERS:
-        return Classifier(model, filled(model, partial(make_linear, model), weights), *IMAGENET)
-    if library in LIBRARIES:
-        return LIBRARIES[library](name, weights)
+    if (recipe := recipe_of(model)) is not None:
+        module = filled(model, recipe.make, weights)
+        return Classifier(recipe.name, module, **recipe.settings(module))
     if names_object(model):
         return filled_user(model, weights)
     if Path(model).suffix in PROGRAMS:
@@ -160,7 +177,7 @@ def library(name: str) -> Any:
         raise HeatproofError(f"{name} is not installed, or does not fit this torch: {problem}") from problem
 
 
-def from_torchvision(name: str, weights: Path | None) -> Classifier:
+def from_torchvision(name: str) -> Recipe:
     """Preprocessing as for the weights that torchvision itself offers for this model."""
     models = library("torchvision.models")
     if name not in models.list_models():
@@ -170,15 +187,17 @@ def from_torchvision(name: str, weights: Path | None) -> Classifier:
         module: torch.nn.Module = models.get_model(name, weights=None, num_classes=outputs)
         return module
 
-    module = filled(f"torchvision:{name}", make, weights)
-    usual = models.get_model_weights(name).DEFAULT.transforms()
-    size, mean, std = (getattr(usual, key, None) for key in ("crop_size", "mean", "std"))
-    if not size or not mean or not std:
-        raise HeatproofError(f"torchvision:{name} does not classify single pictures; choose another model.")
-    return Classifier(name, module, mean, std, size[0], "crop")
+    def settings(_module: torch.nn.Module) -> dict[str, Any]:
+        usual = models.get_model_weights(name).DEFAULT.transforms()
+        size, mean, std = (getattr(usual, key, None) for key in ("crop_size", "mean", "std"))
+        if not size or not mean or not std:
+            raise HeatproofError(f"torchvision:{name} does not classify single pictures; choose another model.")
+        return {"mean": mean, "std": std, "size": size[0], "fit": "crop"}
+
+    return Recipe(name, make, settings)
 
 
-def from_timm(name: str, weights: Path | None) -> Classifier:
+def from_timm(name: str) -> Recipe:
     """Preprocessing as timm's own configuration of this model says."""
     timm = library("timm")
     if not timm.is_model(name):
@@ -188,13 +207,15 @@ def from_timm(name: str, weights: Path | None) -> Classifier:
         module: torch.nn.Module = timm.create_model(name, pretrained=False, num_classes=outputs)
         return module
 
-    module = filled(f"timm:{name}", make, weights)
-    usual = timm.data.resolve_model_data_config(module)
-    fit: Fit = "crop" if usual["crop_pct"] < 1 else "squash"
-    return Classifier(name, module, usual["mean"], usual["std"], usual["input_size"][-1], fit)
+    def settings(module: torch.nn.Module) -> dict[str, Any]:
+        usual = timm.data.resolve_model_data_config(module)
+        fit: Fit = "crop" if usual["crop_pct"] < 1 else "squash"
+        return {"mean": usual["mean"], "std": usual["std"], "size": usual["input_size"][-1], "fit": fit}
+
+    return Recipe(name, make, settings)
 
 
-LIBRARIES: dict[str, Callable[[str, Path | None], Classifier]] = {
+LIBRARIES: dict[str, Callable[[str], Recipe]] = {
     "torchvision": from_torchvision,
     "timm": from_timm,
 }

@@ -9,32 +9,33 @@ import hashlib
 import os
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from heatproof.devices import choose_device, device_of, placed
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, torch
 from heatproof.models.classifiers import IMAGENET, Classifier
+from heatproof.mosaics.datasets import HELD_OUT, Dataset, held_out_pictures, pictures_of
 from heatproof.mosaics.mosaics import write_csv
-from heatproof.mosaics.pictures import TRAINING, Fit, Pictures, find_pictures, tile
+from heatproof.mosaics.pictures import TRAINING, Fit, Pictures, find_pictures, has_training, tile
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
 from heatproof.workspace import workspace, write_whole
 
-if TYPE_CHECKING:
-    from heatproof.models.linear_head import LinearHead
-
-HELD_OUT = "val"
 BATCH = 8
+Learn = Literal["all", "head"]
+"""Which part of a network learns."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedHead:
-    """A network, the pictures of each part of the split, and how many of each part it names right."""
+    """A network, what `run focus` calls it, the side of its pictures, both parts of them, and how many are right."""
 
-    network: LinearHead
+    network: torch.nn.Module
+    model: str
+    side: int
     train: Pictures
     held_out: Pictures
     train_accuracy: float
@@ -47,31 +48,67 @@ def train_head(
     weights: Path,
     held_out: float = 0.5,
     seed: int = 0,
-    side: int = 224,
+    side: int | None = None,
     fit: Fit = "crop",
     decay: float = 0.01,
     progress: Progress = silent,
     device: str = "cpu",
+    dataset: Dataset | None = None,
 ) -> TrainedHead:
-    """Fit a linear head to one part of the pictures and try it on the other."""
-    from heatproof.models.linear_head import fit_head, with_convolutions
+    """Fit a linear head to one part of the pictures and try it on the other.
 
-    train, rest = split(find_pictures(images), held_out, seed)
-    network = with_convolutions(model, weights, len(train.classes))
-    there = placed(network, choose_device(device))
+    On AlexNet's and VGG16's convolutions, averaged over all places; of another network its last layer is the head.
+    """
+    from heatproof.models.linear_head import CONVOLUTIONS, fit_head, with_convolutions
+    from heatproof.models.transfer import last_layer, pretrained
+
+    train, rest = parts(images, dataset, held_out, seed)
+    if model in CONVOLUTIONS:
+        network = with_convolutions(model, weights, len(train.classes))
+        model = f"{model}_linear"
+        classifier = Classifier(model, network, *IMAGENET)
+    else:
+        classifier, _ = pretrained(model, weights, len(train.classes), seed)
+    side, last = side or classifier.size or 224, last_layer(classifier.module)
+    there = replace(classifier, module=placed(classifier.module, choose_device(device)))
     features, labels = {}, {}
     for name, part in (("training", train), ("held-out", rest)):
-        files = [file for group in part.by_class.values() for file in group]
-        labels[name] = torch.tensor([k for k, group in enumerate(part.by_class.values()) for _ in group])
-        features[name] = pooled_features(there, files, side, fit, f"{name} pictures", progress)
+        files, labels[name] = labelled(part)
+        features[name] = features_before(there, last, files, side, fit, f"{name} pictures", progress)
     weight = fit_head(features["training"], labels["training"], len(train.classes), decay)
-    network.classifier.load_state_dict({"weight": weight})
-    with torch.no_grad():
-        right = {
-            name: float((network.classifier(features[name]).argmax(1) == labels[name]).double().mean())
-            for name in features
-        }
-    return TrainedHead(network, train, rest, right["training"], right["held-out"])
+    put_into(classifier.module.get_submodule(last), weight)
+    right = {
+        name: float(((found @ weight.T).argmax(1) == labels[name]).double().mean()) for name, found in features.items()
+    }
+    return TrainedHead(classifier.module, model, side, train, rest, right["training"], right["held-out"])
+
+
+def put_into(layer: torch.nn.Module, weight: torch.Tensor) -> None:
+    """A weight without a bias; a layer that has one gets zeros."""
+    bias = {"bias": torch.zeros(len(weight))} if "bias" in layer.state_dict() else {}
+    layer.load_state_dict({"weight": weight, **bias})
+
+
+def labelled(pictures: Pictures) -> tuple[list[Path], torch.Tensor]:
+    """All files, and the place of each one's class."""
+    groups = pictures.by_class.values()
+    return [file for group in groups for file in group], torch.tensor(
+        [k for k, group in enumerate(groups) for _ in group]
+    )
+
+
+def parts(images: Path, dataset: Dataset | None, held_out: float, seed: int) -> tuple[Pictures, Pictures]:
+    """Pictures to learn from and others: as the data set or the CSV says, else drawn, each class by itself."""
+    if dataset is not None:
+        return pictures_of(dataset, images, TRAINING), held_out_pictures(dataset, images)
+    if not has_training(images):
+        return split(find_pictures(images), held_out, seed)
+    train, rest = find_pictures(images, TRAINING), find_pictures(images)
+    if alone := set(train.classes) ^ set(rest.classes):
+        raise HeatproofError(
+            f"{images}: class {min(alone)!r} has no pictures to learn from, or none that are held out."
+        )
+    return train, rest
 
 
 def split(pictures: Pictures, held_out: float, seed: int) -> tuple[Pictures, Pictures]:
@@ -91,28 +128,31 @@ def split(pictures: Pictures, held_out: float, seed: int) -> tuple[Pictures, Pic
     return Pictures(train), Pictures(rest)
 
 
-def pooled_features(
-    network: LinearHead, files: Sequence[Path], side: int, fit: Fit, task: str, progress: Progress = silent
+def features_before(
+    classifier: Classifier,
+    layer: str,
+    files: Sequence[Path],
+    side: int,
+    fit: Fit,
+    task: str,
+    progress: Progress = silent,
 ) -> torch.Tensor:
-    """What the head sees of each picture (N, width); kept in the cache folder, a file per batch of pictures.
+    """What the layer of that name sees of each picture (N, ...); kept in the cache folder, a file per batch.
 
     So a run that was stopped goes on where it was, and another `decay` costs seconds.
     """
+    from heatproof.models.transfer import what_reaches
     from heatproof.models.weights import fingerprint
 
-    convolutions = fingerprint(network.features)
-    classifier = Classifier("convolutions", network, *IMAGENET)
-    found = []
+    network, found = classifier.module, []
+    below = f"{type(network).__name__}-{layer}-{fingerprint(network, leaving_out=f'{layer}.')}"
     for start in range(0, len(files), BATCH):
         progress(task, start, len(files))
-        pixels = np.stack([tile(file, side, fit) for file in files[start : start + BATCH]])
-        key = hashlib.sha256(pixels.tobytes()).hexdigest()[:16]
-        path = workspace("features", convolutions, f"{side}-{key}.npy")
+        inputs = classifier.inputs(np.stack([tile(file, side, fit) for file in files[start : start + BATCH]]))
+        key = hashlib.sha256(inputs.numpy().tobytes()).hexdigest()[:16]
+        path = workspace("features", below, f"{side}-{key}.npy")
         if not path.is_file():
-            with torch.no_grad():
-                inputs = classifier.inputs(pixels).to(device_of(network))
-                features = network.pooled(inputs).cpu().numpy()
-            write_array(path, features)
+            write_array(path, what_reaches(network, layer, inputs.to(device_of(network))).cpu().numpy())
         found.append(torch.as_tensor(np.load(path, allow_pickle=False)))
     progress(task, len(files), len(files))
     return torch.cat(found)

@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from heatproof.errors import unknown_name
-from heatproof.models.weights import load_weights
+from heatproof.models.weights import fill, plain_names, read_arrays
 
 
 class AlexNet(nn.Module):
@@ -172,5 +172,7 @@ class Convolutions(nn.Module):
 
 
 def load_convolutions(model: AlexNet | Vgg16, path: Path) -> None:
-    """Fill `model.features` from a file that holds nothing else; half precision becomes the model's own."""
-    load_weights(Convolutions(model), path)
+    """Fill `model.features` from a file of these layers or of the whole network; half precision becomes the model's."""
+    arrays = plain_names(read_arrays(path))
+    inner = {name: array for name, array in arrays.items() if name.startswith("features.")}
+    fill(Convolutions(model), inner or arrays, path)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from heatproof.clevr.questions.world import ATTRIBUTES
 from heatproof.devices import choose_device, device_of, seeded
-from heatproof.errors import HeatproofError
+from heatproof.models.checkpoints import read_checkpoint
 from heatproof.models.film_network import CHANNELS, GRID, READING, FilmNetwork
 from heatproof.models.vqa_data import UNKNOWN, Asked, Pictures, cell_labels, moved, padded, simple_questions
 from heatproof.progress import Progress, silent
@@ -123,20 +123,6 @@ def train(
 
         run(stage, optimiser, first, keep, progress)
     return network.cpu().eval()
-
-
-def read_checkpoint(path: Path | None, made_with: dict[str, Any]) -> dict[str, Any] | None:
-    """What a training left; None if there is nothing, an error if it is another training's."""
-    if path is None or not path.exists():
-        return None
-    try:
-        kept: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        there = kept["made_with"]
-    except Exception as problem:  # zip, pickle and key errors of many kinds, by what the file really is
-        raise HeatproofError(f"{path} is no checkpoint of this training; move it away ({problem}).") from problem
-    if there != made_with:
-        raise HeatproofError(f"{path} is of another training ({there}, not {made_with}); move it away to begin anew.")
-    return kept
 
 
 def run(

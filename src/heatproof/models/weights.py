@@ -14,10 +14,16 @@ from torch import nn
 from heatproof import arrays as npz
 from heatproof.errors import HeatproofError
 
+Array = np.ndarray[Any, Any]
+
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Fill the model from a file; a file that does not fit is an error that says what is wrong with it."""
-    arrays = read_arrays(path)
+    fill(model, read_arrays(path), path)
+
+
+def fill(model: nn.Module, arrays: Mapping[str, Array], path: Path) -> None:
+    """Fill the model with all that a file holds, which must be all that it needs."""
     expected = model.state_dict()
     owner = type(model).__name__
     if misfit := name_misfit(expected, arrays):
@@ -34,7 +40,7 @@ def name_misfit(expected: Iterable[str], found: Iterable[str]) -> str:
     return " and ".join(parts)
 
 
-def fitted(path: Path, name: str, array: np.ndarray[Any, Any], like: torch.Tensor, needs: str) -> torch.Tensor:
+def fitted(path: Path, name: str, array: Array, like: torch.Tensor, needs: str) -> torch.Tensor:
     """The array as a tensor of the kind of `like`, once it is seen to hold finite numbers of that shape."""
     if not np.issubdtype(array.dtype, np.number):
         raise HeatproofError(f"{path}: {name} holds {array.dtype}, not numbers.")
@@ -45,20 +51,26 @@ def fitted(path: Path, name: str, array: np.ndarray[Any, Any], like: torch.Tenso
     return torch.as_tensor(array, dtype=like.dtype)
 
 
-def read_arrays(path: Path) -> Mapping[str, np.ndarray[Any, Any]]:
-    """The named arrays of a .npz file or of a PyTorch state dict (.pt, .pth)."""
+def read_arrays(path: Path) -> Mapping[str, Array]:
+    """The named arrays of a .npz file or of a PyTorch state dict (.pt, .pth), alone or in a checkpoint (.pth.tar)."""
     if not path.is_file():
         raise HeatproofError(f"there is no weights file {path}.")
-    if path.suffix not in (".pt", ".pth"):
+    if path.suffix not in (".pt", ".pth", ".tar"):
         return npz.read_arrays(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
+        state = state.get("state_dict", state)  # what trainings keep beside it is not wanted
         return {name: tensor.cpu().numpy() for name, tensor in state.items()}
     except Exception as problem:  # zip, pickle, type and value errors of many kinds, by what the file really is
         raise HeatproofError(
             f"{path} cannot be read as weights: it is truncated, or holds more than a state dict"
             f" ({type(problem).__name__}: {problem})."
         ) from problem
+
+
+def plain_names(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Without what training on several GPUs puts into names: module.conv1.weight, features.module.0.bias."""
+    return {name.removeprefix("module.").replace(".module.", "."): array for name, array in arrays.items()}
 
 
 def save_weights(model: nn.Module, path: Path, half: bool = False) -> None:
@@ -70,10 +82,15 @@ def save_weights(model: nn.Module, path: Path, half: bool = False) -> None:
     npz.write_arrays(path, arrays)
 
 
-def fingerprint(model: nn.Module) -> str:
-    """A short hash of all weights: two models with the same fingerprint decide the same."""
+def fingerprint(model: nn.Module, leaving_out: str | None = None) -> str:
+    """A short hash of all weights, or of those whose names begin otherwise.
+
+    Two models with the same fingerprint decide the same.
+    """
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
+        if leaving_out is not None and name.startswith(leaving_out):
+            continue
         array = tensor.detach().cpu().contiguous().numpy()
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(array.tobytes())

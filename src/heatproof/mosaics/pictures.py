@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ LEAST_SIDE = 16
 MODES = frozenset({"RGB", "L", "P", "1", "RGBA", "LA"})
 """What becomes RGB without a guess; CMYK would need a colour profile."""
 TRAINING = "train"
+MOST_TURNED = 30
+"""Degrees by which pictures are turned for training, to either side."""
 
 Fit = Literal["crop", "squash"]
 """How a picture becomes a tile: `crop` as the original (squashed to 8/7 of the tile, middle cut out), or squashed."""
@@ -78,6 +81,12 @@ def from_csv(place: Path, subset: str | None) -> Pictures:
     return checked_classes(Pictures({label: tuple(files) for label, files in sorted(found.items())}), place)
 
 
+def has_training(place: Path) -> bool:
+    """Whether this is a CSV that says which pictures are for training."""
+    is_table = place.suffix.lower() == ".csv" and place.is_file()
+    return is_table and any(row.get("subset") == TRAINING for row in read_table(place, ("filename", "label")))
+
+
 def read_table(place: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     """The rows of a CSV that must have these columns; what is wrong is said with the line."""
     try:
@@ -126,6 +135,30 @@ def check_picture(path: Path) -> None:
 
 def tile(path: Path, side: int, fit: Fit = "crop") -> NDArray[np.uint8]:
     """The picture as 8-bit RGB (side, side, 3)."""
+    whole = before_crop(side) if fit == "crop" else side
+    start = round((whole - side) / 2)
+    return np.asarray(squashed(path, whole))[start : start + side, start : start + side]
+
+
+def varied_tile(path: Path, side: int, rng: random.Random) -> NDArray[np.uint8]:
+    """The picture as networks learn from it: squashed as for `crop`, turned, cut out anywhere, perhaps mirrored.
+
+    As the original does: turned by up to 30 degrees to either side, nearest pixels, black corners.
+    """
+    whole = before_crop(side)
+    turned = squashed(path, whole).rotate(rng.uniform(-MOST_TURNED, MOST_TURNED))
+    down, right = rng.randint(0, whole - side), rng.randint(0, whole - side)
+    cut: NDArray[np.uint8] = np.asarray(turned)[down : down + side, right : right + side]
+    return cut[:, ::-1] if rng.random() < 0.5 else cut
+
+
+def before_crop(side: int) -> int:
+    """The side to which a picture is squashed before a tile is cut out of it: 256 for 224."""
+    return round(side * 8 / 7)
+
+
+def squashed(path: Path, side: int) -> Any:
+    """The picture in RGB, both sides squashed to `side`."""
     from PIL import Image
 
     check_picture(path)
@@ -134,11 +167,7 @@ def tile(path: Path, side: int, fit: Fit = "crop") -> NDArray[np.uint8]:
             flat = on_white(image) if image.mode in ("RGBA", "LA") else image.convert("RGB")
     except (OSError, ValueError, SyntaxError) as problem:
         raise HeatproofError(f"{path} cannot be read as a picture ({problem}); replace or remove it.") from problem
-    whole = round(side * 8 / 7) if fit == "crop" else side
-    if flat.size != (whole, whole):
-        flat = flat.resize((whole, whole), Image.Resampling.BILINEAR)
-    start = round((whole - side) / 2)
-    return np.asarray(flat)[start : start + side, start : start + side]
+    return flat if flat.size == (side, side) else flat.resize((side, side), Image.Resampling.BILINEAR)
 
 
 def on_white(image: Any) -> Any:
