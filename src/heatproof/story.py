@@ -48,13 +48,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Mark:
-    """A marked stretch of a signal under one explainer: from `start`, `length` positions long."""
+    """A marked stretch of a signal under one explainer: from `start`, `length` positions long; `text` is said of it."""
 
     explainer: str
     target: str
     case: str
     start: int
     length: int
+    text: str = ""
 
 
 @dataclass(frozen=True)

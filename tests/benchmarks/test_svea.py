@@ -127,6 +127,17 @@ def test_literal_window_is_the_harder_reading(shared_data, tmp_path):
     assert percent(run, "probability", "integrated_gradients", "roe_accuracy") == pytest.approx(50.7, abs=0.5)
 
 
+def test_the_literal_svm_is_another_run_with_nearly_the_same_scores(tmp_path):
+    """Reference: the default solver on the same regions; both minimise one objective."""
+    given = {"explainers": "input_magnitude,gradient", "limit": 300, "target": "logit"}
+    runs = [heatproof.run("svea", svm=svm, out=tmp_path / svm, **given) for svm in ("liblinear", "literal")]
+    values = [run.scores().filter(metric="roe_accuracy").sort("explainer", "case")["value"] for run in runs]
+    assert len(values[0]) == 3 * 60
+    assert (values[0] != values[1]).sum() <= 4
+    with pytest.raises(HeatproofError, match="svm: None there, 'literal' now"):
+        heatproof.run("svea", svm="literal", out=tmp_path / "liblinear", **given)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

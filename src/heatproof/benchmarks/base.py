@@ -135,6 +135,10 @@ class OpenedCases(ABC):
         """Notes and marks, from the remembered rows and the leaderboard."""
         return Ending()
 
+    def conclude(self, rows: pl.DataFrame, summary: pl.DataFrame, table: pl.DataFrame) -> Ending:
+        """The same for a benchmark that looks at what `summarise` gave, too."""
+        return self.end(rows, table)
+
     def marks(self, rows: pl.DataFrame) -> Sequence[Mark]:
         """The stretches of signals that explainers mark, from score rows of some cases."""
         return ()

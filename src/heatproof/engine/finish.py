@@ -42,7 +42,7 @@ def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress
     progress("scoring: tables", 1, 3)
     write_whole(folder.path(LEADERBOARD), table.select(*COLUMNS).write_csv)
     write_whole(folder.path(STATISTICS), table.select(*AXES, "n", *FURTHER).write_csv)
-    ending = opened.end(remembered[0], table)
+    ending = opened.conclude(remembered[0], remembered[1], table)
     manifest["story"] = replace(story, notes=tuple(ending.notes), marks=tuple(ending.marks)).plain()
     folder.write_manifest(manifest)
     progress("scoring: examples", 2, 3)
@@ -55,7 +55,10 @@ def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress
 def every_row(
     parts: ScoreRows, source: Source, folder: RunFolder, remembered: list[pl.DataFrame]
 ) -> Iterator[pl.DataFrame]:
-    """The parts, then the rows that the whole data set gives; what the benchmark remembers goes to `remembered`."""
+    """The parts, then the rows that the whole data set gives.
+
+    `remembered` gets what the benchmark remembers of the parts, and those rows.
+    """
     condition = source.opened.remembers()
     kept: list[pl.DataFrame] = []
     for part in parts:
@@ -63,6 +66,7 @@ def every_row(
         yield part
     remembered.append(pl.concat(kept, how="diagonal"))
     summary = source.opened.summarise(remembered[0])
+    remembered.append(summary)
     write_whole(folder.path(SUMMARY), lambda path: path.write_bytes(parquet(summary)))
     if len(summary):
         yield summary

@@ -85,8 +85,8 @@ def read_regions(
 ) -> NDArray[Any] | None:
     """The label that the SVM reads in each test region; None where it cannot be trained.
 
-    "liblinear" finds the minimum with a trust-region Newton method; "literal" by the paper's 10,000 gradient steps.
-    There is only one: the squared hinge with its penalty is strictly convex.
+    "liblinear" finds the minimum with a trust-region Newton method, "literal" goes towards it by the paper's 10,000
+    gradient steps. There is only one minimum: the squared hinge with its penalty is strictly convex.
     """
     if svm not in get_args(Svm):
         raise unknown_name("SVM", svm, get_args(Svm))

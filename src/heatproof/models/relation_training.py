@@ -24,9 +24,10 @@ from heatproof.clevr.layouts import find_layout
 from heatproof.clevr.question_types import attribute, question_type
 from heatproof.devices import choose_device, device_of, seeded
 from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.models.checkpoints import read_checkpoint
 from heatproof.models.poster_network import PosterNetwork, encode
 from heatproof.models.relation_network import PICTURE_SIZE, answers
-from heatproof.models.vqa_training import generator, read_checkpoint
+from heatproof.models.vqa_training import generator
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
 from heatproof.workspace import write_whole

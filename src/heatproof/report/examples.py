@@ -11,6 +11,7 @@ from heatproof.lazy import np
 from heatproof.report.figures import signal
 from heatproof.report.gallery import overlay, picture, small, within
 from heatproof.results.tables import Line
+from heatproof.story import Mark
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -69,8 +70,8 @@ class Signals:
     run: Results
 
     @cached_property
-    def marks(self) -> dict[tuple[str, str, str], tuple[int, int]]:
-        return {(m.explainer, m.target, m.case): (m.start, m.length) for m in self.run.story.marks}
+    def marks(self) -> dict[tuple[str, str, str], Mark]:
+        return {(mark.explainer, mark.target, mark.case): mark for mark in self.run.story.marks}
 
     def before(self, masks: dict[str, NDArray[Any]]) -> list[tuple[str, list[Markup]]]:
         return [] if masks else [("signal", [signal(values[0], None, None, None) for values in self.inputs])]
@@ -78,7 +79,9 @@ class Signals:
     def heat(self, place: int, line: Line, relevance: NDArray[Any] | None) -> Markup:
         truth = next(iter(self.masks.values()))[place] if self.masks else None
         mark = self.marks.get((line.explainer, line.target, self.ids[place]))
-        return signal(self.inputs[place, 0], None if relevance is None else relevance.sum(0), truth, mark)
+        heat = None if relevance is None else relevance.sum(0)
+        drawn = signal(self.inputs[place, 0], heat, truth, None if mark is None else (mark.start, mark.length))
+        return drawn + said(mark.text) if mark is not None and mark.text else drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +104,12 @@ class Pictures:
         if relevance is None:
             return Markup("")
         return image(overlay(self.inputs[place], np.asarray(relevance).sum(0)))
+
+
+def said(text: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup("<small>{}</small>").format(text)
 
 
 def image(pixels: NDArray[Any]) -> Markup:

@@ -27,6 +27,7 @@ from heatproof.benchmarks.base import (
     score_rows,
 )
 from heatproof.benchmarks.references import read_reference
+from heatproof.benchmarks.svea.examples import caption, examples_of, marks_of, places_of
 from heatproof.benchmarks.svea.regions import (
     CHUNK,
     DIGITS,
@@ -97,6 +98,9 @@ class Svea(Benchmark):
     poolings: Sequence[str] = option(
         POOLINGS, "How signed relevance becomes non-negative for the scores against the template."
     )
+    examples: Sequence[str] | None = option(
+        None, "Test signals on the page, such as test-0003,test-0017. Default: each digit's first, and some seen wrong."
+    )
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
@@ -126,6 +130,8 @@ class Svea(Benchmark):
         if self.svm not in get_args(Svm):
             raise unknown_name("SVM", self.svm, get_args(Svm))
         require_poolings(self.poolings)
+        if self.examples is not None:
+            places_of(self.examples, first_signals(self.limit).counts["test"])
         if self.weights is not None and self.model is not None:
             raise HeatproofError("give either weights (for the paper's network) or a model, not both.")
         if (self.model_seeds > 1 or self.retrain) and (self.weights is not None or self.model is not None):
@@ -154,8 +160,9 @@ class Svea(Benchmark):
             name: Network(module, predict(name, module, cases.train), predict(name, module, test))
             for name, module in self.modules(progress, train_missing).items()
         }
-        first = np.unique(test.y, return_index=True)[1]
-        seen = next(iter(networks.values())).test.argmax(1).tolist()
+        seen = digits_seen(networks)
+        first = next(iter(seen.values()))
+        shown = examples_of(test.y, first) if self.examples is None else places_of(self.examples, len(test))
         return OpenedSvea(
             story=Story(
                 title=self.title,
@@ -168,12 +175,12 @@ class Svea(Benchmark):
                     favour="for the class",
                     against="against it",
                     truth="where the digit's template lies",
-                    mark="the region of explanation (ROE)",
+                    mark="the region of explanation (ROE), and the digit that the SVM reads in it",
                     as_published="probability",
                 ),
-                examples={f"test-{i:04d}": f"digit {test.y[i]}" for i in first},
-                sections=(performance(digits_seen(networks), test.y),),
-                captions={f"test-{i:04d}": f"seen as {seen[i]}" for i in first if seen[i] != test.y[i]},
+                examples={case_name("test", i): f"digit {test.y[i]}" for i in shown},
+                captions={case_name("test", i): said for i in shown if (said := caption(test.y[i], first[i]))},
+                sections=(performance(seen, test.y),),
             ),
             settings={
                 "limit": self.limit,
@@ -181,6 +188,7 @@ class Svea(Benchmark):
                 "roe_length": ROE_LENGTH,
                 "poolings": list(self.poolings),
                 **({} if self.svm == "liblinear" else {"svm": self.svm}),
+                **({} if self.examples is None else {"examples": list(self.examples)}),
             },
             fingerprint=cases.fingerprint,
             models={name: fingerprint(network.module) for name, network in networks.items()},
@@ -290,9 +298,10 @@ class OpenedSvea(Opened):
         """The ROE test of every explainer whose regions are complete, and of the raw signals."""
         return roe_rows(self.cases, rows, self.networks, self.recipe.svm)
 
-    def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
-        shown = rows.filter((pl.col("model") == next(iter(self.networks))) & pl.col("case").is_in(self.story.examples))
-        return Ending(notes=[*why_two_targets(rows, table), *agreement(table)], marks=self.marks(shown))
+    def conclude(self, rows: pl.DataFrame, summary: pl.DataFrame, table: pl.DataFrame) -> Ending:
+        """Notes, and the regions of the examples with what the SVM reads in them."""
+        marks = marks_of(rows, summary, next(iter(self.networks)), list(self.story.examples))
+        return Ending(notes=[*why_two_targets(rows, table), *agreement(table)], marks=marks)
 
     def marks(self, rows: pl.DataFrame) -> list[Mark]:
         """The regions of explanation."""
