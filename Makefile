@@ -8,7 +8,7 @@ PROCESSORS := host avx2 sse
 NUMERIC := tests/benchmarks tests/clevr tests/explainers tests/focus tests/metrics tests/models tests/results \
            tests/test_exact.py tests/test_mnist1d.py tests/test_pooling.py
 
-.PHONY: run test test-slow test-processors test-pythons reproducibility zoo lint format bench clean
+.PHONY: run test test-slow test-processors test-pythons reproducibility papers zoo lint format bench clean
 
 run: .venv/run  ## all three benchmarks on networks that ship: tables and pages in runs/
 	$(BIN)/heatproof run svea --preset standard
@@ -38,6 +38,9 @@ test-pythons:  ## the test suite under every further Python that is found (on th
 
 reproducibility: .venv/dev  ## the tables of docs/reproducibility.md: what is the same on other processors, and how closely
 	$(BIN)/python -m benchmarks.processors tables
+
+papers: .venv/dev  ## every line of the three papers that what ships can show: paper and ours, for docs/papers.md
+	$(BIN)/python -m papers
 
 zoo: .venv/dev  ## every method on every network: the matrix of docs/explainers/networks.md
 	PYTHONPATH=tests $(BIN)/python -m zoo
