@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import torch
-from torch import nn
 
 import heatproof
 from heatproof.api import evaluate
@@ -22,26 +20,11 @@ from heatproof.cli import main
 from heatproof.errors import HeatproofError
 from heatproof.models.vqa import Vqa
 from heatproof.run_folder import RunFolder
+from small_vqa import make_vqa
 from tiny_datasets import edit_json, write_world
 
-ANSWERS = ("red", "cube", "sphere", "metal", "rubber", "small", "large")
 SCORED = ("case", "explainer", "target", "model", "metric", "ground_truth", "pooling")
 NUMBERS = ("n", "mean", "std", "median", "ci_low", "ci_high", "reference", "reference_elsewhere")
-
-
-class Net(nn.Module):
-    """A small network that is sure of some of its answers and unsure of others."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.features = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2, padding=1), nn.ReLU())
-        self.head = nn.Linear(6, len(ANSWERS))
-
-    def forward(self, pictures: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        shift = (tokens[:, :1] % 20) * nn.functional.one_hot(tokens[:, 0] % len(ANSWERS), len(ANSWERS))
-        logits: torch.Tensor = self.head(self.features(pictures).mean((2, 3))) + shift
-        return logits
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +41,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def network() -> Vqa:
-    return Vqa("net", Net().eval(), lambda text: torch.tensor([[sum(map(ord, text))]]), ANSWERS, size=32)
+    """It is sure of some of its answers and unsure of others."""
+    return make_vqa(sureness=lambda token: token % 20)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 import torch
 from scipy.stats import spearmanr
-from torch import nn
 
 import heatproof
 from heatproof.benchmarks.clevr_xai import ClevrXai, rows
@@ -16,31 +15,9 @@ from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
 from heatproof.metrics.heatmap_scores import REASONS
 from heatproof.models.relation_network import RelationNetwork
-from heatproof.models.vqa import Vqa
 from heatproof.story import Column
+from small_vqa import ANSWERS, Net, make_vqa
 from tiny_datasets import write_world
-
-ANSWERS = ("red", "cube", "sphere", "metal", "rubber", "small", "large")
-
-
-class Net(nn.Module):
-    """A small network with a question that shifts its answers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.features = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2, padding=1), nn.ReLU())
-        self.head = nn.Linear(6, len(ANSWERS))
-
-    def forward(self, pictures: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        shift = 5 * nn.functional.one_hot(tokens[:, 0] % len(ANSWERS), len(ANSWERS))
-        logits: torch.Tensor = self.head(self.features(pictures).mean((2, 3))) + shift
-        return logits
-
-
-def network() -> Vqa:
-    """Its answers follow from the letters of the question alone, so that a few happen to be right."""
-    return Vqa("net", Net().eval(), lambda text: torch.tensor([[sum(map(ord, text))]]), ANSWERS, size=32)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +30,7 @@ def world(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(world, tmp_path_factory) -> heatproof.Run:
     explainers = ["gradient", "grad_cam", "random", "oracle:mask=single_object"]
-    made = ClevrXai(dataset=str(world), model=network(), correct_only=False)
+    made = ClevrXai(dataset=str(world), model=make_vqa(), correct_only=False)
     return heatproof.run(made, explainers=explainers, out=tmp_path_factory.mktemp("run") / "r")
 
 
@@ -126,9 +103,9 @@ def test_the_page_has_the_pictures_and_the_tables(run):
 
 def test_only_correct_answers_enter(world):
     """Reference: the network asked question by question."""
-    every = ClevrXai(dataset=str(world), model=network(), correct_only=False).open(0)
-    right = ClevrXai(dataset=str(world), model=network()).open(0)
-    made = network()
+    every = ClevrXai(dataset=str(world), model=make_vqa(), correct_only=False).open(0)
+    right = ClevrXai(dataset=str(world), model=make_vqa()).open(0)
+    made = make_vqa()
     expected = []
     for question in open_dataset(world).questions("simple"):
         from heatproof.benchmarks.clevr_xai.answers import pictures
@@ -145,7 +122,7 @@ def test_only_correct_answers_enter(world):
 
 def test_a_heatmap_of_zeros_is_undefined_not_zero(world):
     """Grad-CAM maps can be zero everywhere: NaN with the reason, never 0."""
-    made = ClevrXai(dataset=str(world), model=network(), correct_only=False).open(0)
+    made = ClevrXai(dataset=str(world), model=make_vqa(), correct_only=False).open(0)
     batch = made.load(made.chunks()[0])
     scored = made.score(batch, torch.zeros(len(batch), 1, 32, 32), made.network.module)
     assert scored["value"].is_nan().all()
@@ -176,7 +153,7 @@ def test_rules_for_layers_get_the_plain_network(world):
     from heatproof.explainers.spec import make_explainer
 
     relus, fast = Net(), Net()
-    made = ClevrXai(dataset=str(world), model=replace(network(), relus=relus, fast=fast)).open(0)
+    made = ClevrXai(dataset=str(world), model=replace(make_vqa(), relus=relus, fast=fast)).open(0)
     name_of_model = made.network.name
     for name in ("lrp", "excitation_backprop"):
         assert made.form(name_of_model, make_explainer(name)) is made.network.module
@@ -184,13 +161,13 @@ def test_rules_for_layers_get_the_plain_network(world):
         assert made.form(name_of_model, make_explainer(name)) is relus
     for name in ("gradient", "grad_cam", "integrated_gradients"):
         assert made.form(name_of_model, make_explainer(name)) is fast
-    plain = ClevrXai(dataset=str(world), model=network()).open(0)
+    plain = ClevrXai(dataset=str(world), model=make_vqa()).open(0)
     assert plain.form(name_of_model, make_explainer("gradient")) is plain.network.module
 
 
 def test_complex_questions_are_scored_against_all_their_ground_truths(world, tmp_path):
     """Where a question singles nothing out, `unique` has no score; against all objects every question has one."""
-    made = ClevrXai(dataset=str(world), model=network(), questions="complex", correct_only=False)
+    made = ClevrXai(dataset=str(world), model=make_vqa(), questions="complex", correct_only=False)
     run = heatproof.run(made, explainers=["gradient", "oracle:mask=all_objects"], out=tmp_path / "r")
     whole = run.leaderboard().filter((pl.col("subset") == "all") & (pl.col("pooling") == "l2_norm"))
     counts = {kind: set(group["n"]) for (kind,), group in whole.group_by("ground_truth")}
@@ -259,7 +236,7 @@ def test_bad_options_are_named(world, options, message):
 def test_masks_of_another_size_name_the_command(world):
     from dataclasses import replace
 
-    made = ClevrXai(dataset=str(world), model=replace(network(), size=64))
+    made = ClevrXai(dataset=str(world), model=replace(make_vqa(), size=64))
     with pytest.raises(HeatproofError, match=r"ground-truth .* --size 64x64"):
         made.open(0)
 
@@ -301,5 +278,5 @@ def test_the_papers_size_cannot_be_run_without_its_data(tmp_path):
 
 
 def test_the_papers_preset_takes_all_of_a_given_data_set(world):
-    made = ClevrXai.from_preset("paper", dataset=str(world), model=network(), correct_only=False).open(0)
+    made = ClevrXai.from_preset("paper", dataset=str(world), model=make_vqa(), correct_only=False).open(0)
     assert sum(chunk.cases for chunk in made.chunks()) == len(open_dataset(world).questions("simple"))

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import torch
-from torch import nn
 
 import heatproof
 from heatproof.benchmarks.clevr_xai import ClevrXai
@@ -21,10 +19,9 @@ from heatproof.errors import HeatproofError
 from heatproof.experiments.poster import PARTS, TITLES, as_printed, claims, poster_table
 from heatproof.experiments.poster_page import write_poster
 from heatproof.experiments.rest import REACHED, others_of, reach, takers
-from heatproof.models.vqa import Vqa
+from small_vqa import make_vqa
 from tiny_datasets import write_world
 
-ANSWERS = ("red", "cube", "sphere", "metal", "rubber", "small", "large")
 COLUMN = (
     (pl.col("metric") == "mass_accuracy")
     & (pl.col("ground_truth") == "single_object")
@@ -32,24 +29,11 @@ COLUMN = (
 )
 
 
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.features = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2, padding=1), nn.ReLU())
-        self.head = nn.Linear(6, len(ANSWERS))
-
-    def forward(self, pictures: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.head(self.features(pictures).mean((2, 3))) + 0 * tokens[:, :1]
-        return logits
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> heatproof.Run:
     world = write_world(tmp_path_factory.mktemp("world") / "world", scenes=5, per_image=5)
     make_masks(open_dataset(world), (64, 64))
-    network = Vqa("net", Net().eval(), lambda _: torch.tensor([[1]]), ANSWERS, size=64)
-    made = ClevrXai(dataset=str(world), model=network, correct_only=False)
+    made = ClevrXai(dataset=str(world), model=make_vqa(64), correct_only=False)
     explainers = ["gradient", "gradient_x_input", "grad_cam", "lrp:composite=relation_network,low=0.0,high=1.0"]
     out = tmp_path_factory.mktemp("run") / "r"
     return heatproof.run(made, explainers=[*explainers, "lrp", "random"], out=out, keep_heatmaps=True)
