@@ -315,6 +315,10 @@ class OpenedSvea(Opened):
         shown = rows.filter((pl.col("model") == next(iter(self.networks))) & pl.col("case").is_in(self.story.examples))
         return Ending(notes=why_two_targets(rows, table), marks=self.marks(shown))
 
+    def about(self, case: Batch) -> str:
+        """The digit, where the network sees another."""
+        return "" if case.facts["correct"][0] else f"digit {case.facts['label'][0]}"
+
     def marks(self, rows: pl.DataFrame) -> list[Mark]:
         """The regions of explanation."""
         return [
