@@ -95,7 +95,10 @@ def test_right_and_wrong_are_what_the_model_says(tmp_path: Path) -> None:
         rows = facts.filter(correct=pick == "right").head(5)
         assert cases(path) == rows["case"].to_list()
         titles = written(path, "title")
-        said = [f"(wrong; the model says {predicted})" for predicted in rows["predicted"].to_list()]
+        said = [
+            f": digit {label} (wrong; the model says {predicted})"
+            for label, predicted in zip(rows["label"], rows["predicted"], strict=True)
+        ]
         assert [mark in title for mark, title in zip(said, titles, strict=True)] == [pick == "wrong"] * 5
 
 

@@ -303,6 +303,10 @@ class OpenedSvea(Opened):
         marks = marks_of(rows, summary, next(iter(self.networks)), list(self.story.examples))
         return Ending(notes=[*why_two_targets(rows, table), *agreement(table)], marks=marks)
 
+    def about(self, case: Batch) -> str:
+        """The digit, where the network sees another."""
+        return "" if case.facts["correct"][0] else f"digit {case.facts['label'][0]}"
+
     def marks(self, rows: pl.DataFrame) -> list[Mark]:
         """The regions of explanation."""
         return [
