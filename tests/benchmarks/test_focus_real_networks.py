@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import polars as pl
@@ -97,3 +98,34 @@ def test_dogs_against_cats(shared_data, tmp_path):
     assert found["lrp:composite=focus"] > 0.8
     assert found["grad_cam"] > found[GRAD_CAM_PP] > found[INTEGRATED_GRADIENTS]
     assert found["randomised:grad_cam"] == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.slow
+def test_fine_tuning_on_dogs_against_cats(shared_data, tmp_path):
+    """The head's AlexNet, all of it learning for an epoch. Paper: accuracy .9644, Focus of Grad-CAM .9101.
+
+    Measured with four epochs: .960 and .885, and .848 before the last max-pooling; hence the limits.
+    """
+    head, tuned = tmp_path / "head.npz", tmp_path / "tuned.npz"
+    start = ["--weights", str(shared_data("focus/models/alexnet_features.pt"))]
+    words = ["--images", str(shared_data("focus/dogs_vs_cats")), "--model", "alexnet", "--out", str(head)]
+    assert CliRunner().invoke(train_command, ["focus-head", *words, *start]).exit_code == 0
+    words = ["--images", str(head.with_suffix(".csv")), "--model", "alexnet_linear", "--weights", str(head)]
+    more = ["--epochs", "1", "--rate", "1e-5", "--out", str(tuned)]
+    assert CliRunner().invoke(train_command, ["focus-finetune", *words, *more]).exit_code == 0
+    record = json.loads(tuned.with_suffix(".json").read_text())
+    assert record["before"] > 0.93
+    assert record["accuracy"] > 0.92
+    run = heatproof.run(
+        "focus",
+        images=tuned.with_suffix(".csv"),
+        model="alexnet_linear",
+        weights=tuned,
+        per_class=MOSAICS // 2,
+        explainers=["grad_cam", "grad_cam:layer=before_max_pool"],
+        batch_size=2,
+        out=tmp_path / "run",
+    )
+    found = means(run)
+    assert found["grad_cam"] > 0.85
+    assert 0.75 < found["grad_cam:layer=before_max_pool"] < found["grad_cam"]

@@ -22,6 +22,9 @@ TileOption = Annotated[
         help="Side of the pictures in pixels; the same for heatproof run focus. Default: the model's, or 224."
     ),
 ]
+SplitOption = Annotated[
+    Path | None, typer.Option(help="Where to write which pictures are held out. Default: OUT with .csv.")
+]
 
 app = typer.Typer(help="Train the networks that the benchmarks explain.", no_args_is_help=True)
 
@@ -182,9 +185,7 @@ def focus_head(
     ],
     dataset: DatasetOption = None,
     out: Annotated[Path, typer.Option(help="Where to write the network.")] = Path("head.npz"),
-    split: Annotated[
-        Path | None, typer.Option(help="Where to write which pictures are held out. Default: OUT with .csv.")
-    ] = None,
+    split: SplitOption = None,
     held_out: Annotated[float, typer.Option(help="Share of each class that is held out.")] = 0.5,
     tile: TileOption = None,
     decay: Annotated[float, typer.Option(help="How much large weights of the head cost.")] = 0.01,
@@ -235,9 +236,7 @@ def focus_finetune(
     ] = None,
     dataset: DatasetOption = None,
     out: Annotated[Path, typer.Option(help="Where to write the network.")] = Path("finetuned.npz"),
-    split: Annotated[
-        Path | None, typer.Option(help="Where to write which pictures are held out. Default: OUT with .csv.")
-    ] = None,
+    split: SplitOption = None,
     held_out: Annotated[float, typer.Option(help="Share of each class that is held out.")] = 0.2,
     learn: Annotated[Learn, typer.Option(help="What learns: all, or the head alone, quickly.")] = "all",
     epochs: Annotated[int, typer.Option(help="Times through the pictures.")] = 13,
