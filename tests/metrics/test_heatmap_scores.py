@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from heatproof.errors import HeatproofError
-from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
+from heatproof.metrics.heatmap_scores import REASONS, pooled, score_heatmaps
 from heatproof.metrics.localisation import mass_accuracy, rank_accuracy
 from heatproof.pooling import pool, poolings
 from reference import metrics as reference
@@ -253,3 +253,12 @@ def test_no_cases_and_no_poolings_give_no_scores():
     masks = {"truth": np.ones((0, 4), bool)}
     assert score_heatmaps(np.ones((0, 3, 4)), masks, ["sum_abs"]).mass.shape == (1, 1, 0)
     assert score_heatmaps(np.ones((0, 3, 4)), masks, []).mass.shape == (0, 1, 0)
+
+
+@pytest.mark.parametrize("name", poolings)
+def test_pooled_without_torch_as_with_it(name):
+    """Reference: the pooling of tensors, of signed relevance with several channels and with one."""
+    for channels in (1, 3):
+        relevance = np.random.default_rng(channels).normal(size=(6, channels, 11))
+        expected = pool(torch.as_tensor(relevance), name).numpy()
+        np.testing.assert_allclose(pooled(relevance, name), expected, rtol=1e-13)

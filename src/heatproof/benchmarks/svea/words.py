@@ -39,9 +39,8 @@ def performance(predicted: Mapping[str, NDArray[np.int64]], labels: NDArray[np.i
             cells.append(Cell("–" if share is None else f"{100 * share:.1f}", share))
             rows.append((str(digit), cells))
         heads = ("digit", *(f"seen as {k}" for k in range(DIGITS)), "accuracy, %")
-        blocks.append(
-            Table(f"Confusion matrix of {name}", heads, rows, note="Test signals of each digit, by what is seen.")
-        )
+        note = "Test signals of each digit, by what is seen in them."
+        blocks.append(Table(f"Confusion matrix of {name}", heads, rows, matrix=True, note=note))
     return Section("Performance of the network" + "s" * (len(predicted) > 1), blocks)
 
 
