@@ -30,9 +30,11 @@ class Done:
         return table.filter(**({"subset": "all"} | chosen))
 
     def mean(self, name: str, explainer: str, metric: str, **chosen: str) -> float:
-        """A mean in a run's leaderboard; the explainer is named without its parameters."""
+        """A mean in a run's leaderboard; the explainer is named without its parameters, the paper's if there are any."""
         lines = self.board(name, metric=metric, **chosen)
-        return float(lines.filter(pl.col("explainer").str.split(":").list.first() == explainer)["mean"][0])
+        lines = lines.filter(pl.col("explainer").str.split(":").list.first() == explainer)
+        published = pl.any_horizontal(pl.col("reference", "reference_elsewhere").is_not_null())
+        return float(lines.sort(published, descending=True, maintain_order=True)["mean"][0])
 
     def number(self, name: str, pattern: str) -> float:
         """The number that a command printed where the pattern has its group."""

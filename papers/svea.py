@@ -45,7 +45,7 @@ def raw(done: Done) -> str:
 
 def signals(done: Done) -> str:
     found = done.board("svea", explainer="rise", metric="drop", target="probability")["n"][0]
-    with np.load(done.place("regions") / "rise-probability.npz") as regions:
+    with np.load(done.place("regions") / "rise@probability.npz") as regions:
         return f"{len(regions['x']):,} signals, {found:,} of them to test"
 
 
