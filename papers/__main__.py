@@ -12,9 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
-import heatproof
 from papers import map_of_papers
 from papers.kinds import Done
 from papers.steps import STEPS
@@ -30,7 +30,7 @@ def main() -> int:
     print(text)
     if not chosen.keep:
         now = datetime.datetime.now(datetime.timezone.utc)
-        map_of_papers.write(text, f"heatproof {heatproof.__version__}, {now:%Y-%m-%d}")
+        map_of_papers.write(text, f"heatproof {version('heatproof')}, {now:%Y-%m-%d}")
     return 0
 
 

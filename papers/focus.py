@@ -100,7 +100,7 @@ FOCUS = [
     *[cell(str(row)) for row in read_reference("focus")["row"].unique(maintain_order=True)],
     Line("Section 5", "integrated gradients from a black image, as the paper says, and from grey, as its code has it",
          "heatproof run focus --explainers integrated_gradients:baseline=black,integrated_gradients:baseline=zero",
-         "mean of both readings 0.55", lambda done: black_and_grey(done)),
+         "0.55 over its networks", lambda done: black_and_grey(done)),
     Line("Section 6", "the class with the lowest Focus, its partner with the lowest, and their mosaics",
          "heatproof focus bias RUN", "MIT67 and MAMe: pairs that an expert explains", lowest("bias")),
 ]  # fmt: skip
@@ -111,4 +111,4 @@ def black_and_grey(done: Done) -> str:
     lines = done.board("baselines", metric="focus", pooling="paper", target="logit")
     means = {label.partition("baseline=")[2].partition(",")[0]: mean
              for label, mean in lines.select("explainer", "mean").iter_rows() if "integrated" in label}  # fmt: skip
-    return ", ".join(f"{name or 'default'} {mean:.3f}" for name, mean in means.items())
+    return ", ".join(f"{name or 'grey'} {mean:.3f}" for name, mean in means.items())

@@ -30,7 +30,7 @@ class Done:
         return table.filter(**({"subset": "all"} | chosen))
 
     def mean(self, name: str, explainer: str, metric: str, **chosen: str) -> float:
-        """A mean in a run's leaderboard; the explainer is named without its parameters, the paper's if there are any."""
+        """A mean in a run's leaderboard; the explainer is named without its parameters (the paper's first)."""
         lines = self.board(name, metric=metric, **chosen)
         lines = lines.filter(pl.col("explainer").str.split(":").list.first() == explainer)
         published = pl.any_horizontal(pl.col("reference", "reference_elsewhere").is_not_null())

@@ -60,8 +60,9 @@ def classifiers(done: Done) -> str:
 
 
 def accuracy(done: Done) -> str:
-    figures = json.loads((done.place("svea") / "run.json").read_text())["story"]["figures"]
-    return ", ".join(f"{name} {percent(value)}" for name, value in figures.items())
+    """What the run's own section says of its network."""
+    (section,) = json.loads((done.place("svea") / "run.json").read_text())["story"]["sections"]
+    return " ".join(block["text"] for block in section["blocks"] if block["kind"] == "paragraph")
 
 
 def notes(*words: str) -> Reading:
