@@ -7,22 +7,10 @@ import json
 import polars as pl
 
 from heatproof.benchmarks.references import read_reference
+from heatproof.experiments.poster import TITLES
 from papers.kinds import Done, Line, Reading
 
 RUN = "heatproof run clevr-xai"
-METHODS = {
-    "lrp": "LRP",
-    "excitation_backprop": "Excitation Backprop",
-    "integrated_gradients": "Integrated Gradients",
-    "guided_backprop": "Guided Backprop",
-    "guided_grad_cam": "Guided Grad-CAM",
-    "smoothgrad": "SmoothGrad",
-    "vargrad": "VarGrad",
-    "gradient": "Gradient",
-    "gradient_x_input": "Gradient x Input",
-    "deconvnet": "Deconvnet",
-    "grad_cam": "Grad-CAM",
-}
 SUBSETS = {"all": "all", "probability>0.99999": "confident", "mask>1000": "large"}
 CHOSEN = {"metric": "mass_accuracy", "ground_truth": "single_object", "pooling": "pos_l2_norm_sq"}
 
@@ -48,7 +36,7 @@ def of_method(explainer: str) -> Line:
 
     return Line(
         "table",
-        f"{METHODS[explainer]}: relevance mass on the object, mean (standard deviation) median",
+        f"{TITLES[explainer]}: relevance mass on the object, mean (standard deviation) median",
         RUN,
         words(paper, "reference", "reference_std", "reference_median"),
         ours,
@@ -123,7 +111,7 @@ CLEVR_XAI = [
     Line("methods", "poolings of three channels into one value", RUN, "10", poolings),
     Line("network", "a Relation Network trained on CLEVR", "heatproof train relation-network DIR",
          "accuracy not published", "a GPU's work; what a short training reaches is in [the networks](clevr-xai.md)"),
-    *[of_method(explainer) for explainer in METHODS],
+    *[of_method(explainer) for explainer in TITLES],
     *[claim(words) for words in (
         "LRP and Integrated Gradients have the highest means", "LRP has the lowest variance",
         "Deconvnet and Grad-CAM have the lowest means", "Methods of the gradient have the highest variance",

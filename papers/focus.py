@@ -61,14 +61,13 @@ def layouts(done: Done) -> str:
 
 
 def trained_and_random(done: Done) -> str:
-    means = list(groups(done, "histogram", "histogram.csv").items())
-    return ", ".join(f"{name} {mean:.2f}" for name, mean in means)
+    (_, trained), (_, random) = groups(done, "histogram", "histogram.csv").items()
+    return f"trained {trained:.2f}, random {random:.2f}"
 
 
 def cascade(done: Done) -> str:
-    means = list(groups(done, "cascade", "randomise.csv").items())
-    (first, trained), (second, top) = means[:2]
-    return f"{first} {trained:.2f}, {second} {top:.2f}, all {len(means) - 1} blocks {means[-1][1]:.2f}"
+    trained, top, *others = groups(done, "cascade", "randomise.csv").values()
+    return f"trained {trained:.2f}, top block random {top:.2f}, all {1 + len(others)} blocks {others[-1]:.2f}"
 
 
 def lowest(step: str) -> Reading:

@@ -56,7 +56,8 @@ def regions(done: Done) -> str:
 
 
 def classifiers(done: Done) -> str:
-    return "; ".join(line.partition(",")[0].strip() for line in done.printed["classifiers"].splitlines() if "%" in line)
+    lines = [line.partition(",")[0] for line in done.printed["classifiers"].splitlines() if "%" in line]
+    return "; ".join(" ".join(line.split()) for line in lines)
 
 
 def accuracy(done: Done) -> str:
@@ -90,7 +91,7 @@ def literal(done: Done) -> str:
 SVEA = [
     Line("Section 3", "MNIST-1D: 4,000 training and 1,000 test signals of 40 points", RUN, "5,000 signals", signals),
     Line("Figure 3", "how well classifiers of different kinds know the digits", "heatproof svea classifiers",
-         "see the command", classifiers),
+         "linear SVM 29.7 %, CNN 87.7 %", classifiers),
     Line("Section 4", "the network's accuracy: 13,960 parameters, 200 epochs of SGD", RUN, "87.7 %", accuracy),
     Line("Equation 1", "the region of explanation, as a data set D_g of each method", "heatproof export RUN --to roe",
          "12 of 40 points", regions),
