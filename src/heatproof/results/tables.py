@@ -270,17 +270,20 @@ def ranked(lines: Sequence[Line], metrics: Sequence[MetricWords]) -> list[Line]:
 
 
 def silent_lines(run: Results) -> list[str]:
-    """A sentence for each explainer whose mean is another once the maps count that it did not make."""
-    return list(
-        dict.fromkeys(
-            f"{line.short}: {in_percent(cell.undefined)} of its maps are undefined. Counted as uniform maps, they put"
-            f" its {metric.title} at {100 * cell.whole:.1f} instead of {100 * cell.mean:.1f}; this is what ranks it."
-            for board in boards(run)
-            for line in board.lines
-            for metric in board.metrics
-            if (cell := line.cells.get(metric.name)) is not None and cell.misleads
-        )
-    )
+    """A sentence for each explainer whose means are others once the maps count that it did not make."""
+    found = []
+    for board in boards(run):
+        for line in board.lines:
+            cells = [(metric.title, line.cells[metric.name]) for metric in board.metrics if metric.name in line.cells]
+            other = [(title, cell) for title, cell in cells if cell.misleads]
+            if other:
+                share = in_percent(max(cell.undefined for _, cell in other))
+                means = ", ".join(f"{title} {100 * c.whole:.1f} instead of {100 * c.mean:.1f}" for title, c in other)
+                found.append(
+                    f"{line.short}{f' ({line.target})' if line.target else ''}: {share} of its maps are undefined."
+                    f" Counted as uniform maps, they give {means}; this is what ranks it."
+                )
+    return list(dict.fromkeys(found))
 
 
 def failure_lines(run: Results) -> list[str]:
