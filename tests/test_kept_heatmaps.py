@@ -99,7 +99,9 @@ def test_heatmaps_may_lie_elsewhere(run, world, tmp_path):
     entry = next(entry for entry in run.manifest["explainers"] if entry["name"] == "gradient")
     copy = tmp_path / "copied"
     shutil.copytree(run.folder / "heatmaps" / entry["folder"], copy)
-    with pytest.raises(HeatproofError, match="is no run, which would know its data set: name it with --dataset"):
+    with pytest.raises(
+        HeatproofError, match="is no run, which would know its data set: give its folder with --dataset"
+    ):
         evaluate(copy, out=tmp_path / "a")
     again = evaluate(copy, dataset=world, out=tmp_path / "a")
     expected = scores_of(run).filter(pl.col("explainer") == "gradient").sort("case", *SCORED[4:])

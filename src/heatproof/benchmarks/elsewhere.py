@@ -64,7 +64,7 @@ def open_elsewhere(
             raise HeatproofError("Focus scores heatmaps of mosaics: give their CSV with --mosaics.")
         return open_mosaic_maps(heatmaps, Path(told.mosaics), progress)
     if told.dataset is None:
-        raise HeatproofError("CLEVR-XAI scores heatmaps against a data set: give its folder with --dataset.")
+        raise HeatproofError(f"{heatmaps} is no run, which would know its data set: give its folder with --dataset.")
     stored = open_heatmaps(heatmaps)
     questions = told.questions or "simple"
     return stored, open_masks(stored, Path(told.dataset), questions, told.poolings, predictions, progress)

@@ -81,5 +81,5 @@ def seen_by(network: torch.nn.Module, test: Signals) -> tuple[NDArray[Any], int]
     import torch
 
     with torch.no_grad():
-        seen = network(torch.as_tensor(test.x, dtype=torch.float32).unsqueeze(1)).argmax(1).numpy()
+        seen = network(torch.as_tensor(test.x, dtype=torch.float32).unsqueeze(1)).argmax(1).cpu().numpy()
     return seen, sum(parameter.numel() for parameter in network.parameters())

@@ -149,7 +149,7 @@ def features_before(
     for start in range(0, len(files), BATCH):
         progress(task, start, len(files))
         inputs = classifier.inputs(np.stack([tile(file, side, fit) for file in files[start : start + BATCH]]))
-        key = hashlib.sha256(inputs.numpy().tobytes()).hexdigest()[:16]
+        key = hashlib.sha256(inputs.cpu().numpy().tobytes()).hexdigest()[:16]
         path = workspace("features", below, f"{side}-{key}.npy")
         if not path.is_file():
             write_array(path, what_reaches(network, layer, inputs.to(device_of(network))).cpu().numpy())
