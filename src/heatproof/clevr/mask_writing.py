@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from heatproof.clevr.damage import DatasetError
 from heatproof.clevr.mask_files import (
@@ -24,6 +24,7 @@ from heatproof.clevr.mask_files import (
     sum_rows,
     unpack,
 )
+from heatproof.clevr.words import MaskLayout
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 from heatproof.workspace import whole, write_whole
@@ -31,7 +32,7 @@ from heatproof.workspace import whole, write_whole
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LAYOUTS = ("packed", "release")
+LAYOUTS: tuple[str, ...] = get_args(MaskLayout)
 """One file per kind, or one folder per kind with a file per question."""
 
 Put: TypeAlias = Callable[[int, "NDArray[np.uint8]", int, int], None]

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from heatproof.clevr.words import Form, MaskLayout, QuestionSet, Renderer
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.poster import poster
 from heatproof.cli.run import Address, EngineOption, Jobs, going_on_said
 
 app = typer.Typer(help="CLEVR worlds: scenes, pictures, questions and true masks.", no_args_is_help=True)
-
-
-class Renderer(str, Enum):
-    tracer = "tracer"
-    blender = "blender"
-
-
-class QuestionSet(str, Enum):
-    simple = "simple"
-    complex = "complex"
-
-
-class QuestionFormat(str, Enum):
-    clevr_xai = "clevr-xai"
-    clevr = "clevr"
-
-
-class MaskLayout(str, Enum):
-    packed = "packed"
-    release = "release"
 
 
 @app.command()
@@ -55,7 +35,7 @@ def render(
     ] = None,
     renderer: Annotated[
         Renderer, typer.Option(metavar="NAME", help="tracer (ours) or blender (needs the package bpy).")
-    ] = Renderer.tracer,
+    ] = "tracer",
     samples: Annotated[int, typer.Option(help="Light paths per pixel.")] = 64,
     denoise: Annotated[
         bool | None,
@@ -99,7 +79,7 @@ def render(
     how = Execution(engine, jobs, address)
     height, width = parse_size(size)
     scenes = SceneSettings(seed, split, min_objects, max_objects, width, height)
-    pictures = None if scenes_only else PictureSettings(renderer.value, samples, denoise, blender_assets)
+    pictures = None if scenes_only else PictureSettings(renderer, samples, denoise, blender_assets)
     start = time.perf_counter()
     with going_on_said(out), bars(quiet) as progress:
         made = render_dataset(
@@ -120,16 +100,16 @@ def ask(
     scenes: Annotated[Path, typer.Argument(help="Scene file (CLEVR_scenes.json) or dataset folder.")],
     question_set: Annotated[
         QuestionSet, typer.Option("--set", metavar="NAME", help="simple: one value of one object. complex: CLEVR's 90.")
-    ] = QuestionSet.simple,
+    ] = "simple",
     templates: Annotated[
         Path | None, typer.Option(help="Folder of CLEVR's own templates, for their wordings. Default: our grammar.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
     per_image: Annotated[int, typer.Option(min=1, help="Questions per scene, at most one per template.")] = 10,
     format_: Annotated[
-        QuestionFormat,
+        Form,
         typer.Option("--format", metavar="NAME", help="clevr-xai (with the output of every node) or clevr (v1.0)."),
-    ] = QuestionFormat.clevr_xai,
+    ] = "clevr-xai",
     out: Annotated[Path | None, typer.Option(help="File to write. Default: beside the scenes.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print this many questions of every family.")] = 0,
     jobs: Jobs = None,
@@ -153,11 +133,11 @@ def ask(
     with bars(quiet) as progress:
         made = make_questions(
             scenes,
-            question_set.value,
+            question_set,
             templates=templates,
             seed=seed,
             per_image=per_image,
-            form=format_.value,
+            form=format_,
             out=out,
             how=Execution(engine, jobs, address),
             progress=progress,
@@ -184,7 +164,7 @@ def ground_truth(
         typer.Option(
             metavar="NAME", help="packed: one file per kind. release: one .npy per question, as CLEVR-XAI has them."
         ),
-    ] = MaskLayout.packed,
+    ] = "packed",
     out: Annotated[
         Path | None, typer.Option(help="Where to write. Default: DATASET/ground_truth; for release, DATASET.")
     ] = None,
@@ -204,7 +184,7 @@ def ground_truth(
     chosen = None if kinds is None else [kind.strip() for kind in kinds.split(",") if kind.strip()]
     opened = open_dataset(dataset)
     with bars() as progress:
-        paths = make_masks(opened, shape, chosen, layout.value, out, progress)
+        paths = make_masks(opened, shape, chosen, layout, out, progress)
     for (name, kind), path in paths.items():
         masks = opened.masks(name, kind, out)
         there = int(masks.available.sum())

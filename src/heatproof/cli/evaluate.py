@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from heatproof.benchmarks.clevr_xai.benchmark import QuestionSet
 from heatproof.benchmarks.elsewhere import Elsewhere
+from heatproof.clevr.words import QuestionSet
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.run import Jobs, Resume, going_on_said, show_run
 from heatproof.metrics.understandability import WindowRule

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from heatproof.benchmarks.base import (
     Benchmark,
@@ -31,6 +31,7 @@ from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
 from heatproof.clevr.ground_truth import KINDS
 from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.words import QuestionSet
 from heatproof.downloads import downloads, fetched
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.base import Explainer
@@ -42,7 +43,6 @@ from heatproof.story import Story, Words
 if TYPE_CHECKING:
     from heatproof.models.vqa import Vqa
 
-QuestionSet = Literal["simple", "complex"]
 RELEASED = {"simple": 39_761, "complex": 100_000}
 """How many questions CLEVR-XAI's release has."""
 METHODS: tuple[str, ...] = (

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Literal, get_args
+from typing import get_args
 
 from heatproof.clevr.questions import phrases
 from heatproof.clevr.questions.functions import FUNCTIONS
 from heatproof.clevr.questions.phrases import Phrase
 from heatproof.clevr.questions.templates import Node, Template, check
 from heatproof.clevr.questions.world import ATTRIBUTES
+from heatproof.clevr.words import QuestionSet
 
-QuestionSet = Literal["simple", "complex"]
 QUESTION_SETS: tuple[QuestionSet, ...] = get_args(QuestionSet)
 
 COMPARISONS = ("equal_integer", "less_than", "greater_than")

@@ -11,7 +11,7 @@ from typing import Any
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.questions.asking import PER_IMAGE, Question, Tally, ask
 from heatproof.clevr.questions.balance import RESET_AFTER
-from heatproof.clevr.questions.grammar import QUESTION_SETS, QuestionSet
+from heatproof.clevr.questions.grammar import QUESTION_SETS
 from heatproof.clevr.questions.grammar import templates as own_templates
 from heatproof.clevr.questions.official import load_synonyms, load_templates
 from heatproof.clevr.questions.records import (
@@ -27,6 +27,7 @@ from heatproof.clevr.questions.records import (
 from heatproof.clevr.questions.search import BUDGET
 from heatproof.clevr.questions.templates import Template, digest
 from heatproof.clevr.questions.wording import SYNONYMS
+from heatproof.clevr.words import Form, QuestionSet
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.executors import Executor, Failure
 from heatproof.executors.choice import AUTO, Execution

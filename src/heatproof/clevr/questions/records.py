@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.json_files import read_json
 from heatproof.clevr.questions.asking import Question
 from heatproof.clevr.questions.functions import FUNCTIONS, Call, Value
 from heatproof.clevr.questions.world import members
+from heatproof.clevr.words import Form
 from heatproof.errors import HeatproofError
 from heatproof.workspace import whole
 
-Form = Literal["clevr-xai", "clevr"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 SCENE_FILES = ("CLEVR_scenes.json", "CLEVR-XAI_scenes.json")

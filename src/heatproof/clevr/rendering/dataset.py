@@ -11,7 +11,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from heatproof.clevr.json_files import read_object
 from heatproof.clevr.rendering.blender import blender_session, check_assets
@@ -20,6 +20,7 @@ from heatproof.clevr.rendering.picture import render
 from heatproof.clevr.rendering.tracer import seen_objects, warm_up
 from heatproof.clevr.scenes import BACKGROUND, SceneSettings, image_name, sample_scene
 from heatproof.clevr.srgb import srgb
+from heatproof.clevr.words import Renderer
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.executors import Failure
 from heatproof.executors.choice import AUTO, Execution
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 IMAGES, MASKS, SCENES, OBJECTS = "images", "masks", "scenes", "objects"
 ALL_SCENES, SETTINGS = "CLEVR_scenes.json", "settings.json"
-RENDERERS = ("tracer", "blender")
+RENDERERS: tuple[str, ...] = get_args(Renderer)
 PNG_END = b"IEND\xaeB`\x82"
 SECONDS_PER_SCENE, SECONDS_PER_PATH = 0.016, 3.3e-7
 """About what sampling a scene takes, and following a path of light: enough to know whether processes are worth it."""
