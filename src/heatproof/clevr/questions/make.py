@@ -16,7 +16,6 @@ from heatproof.clevr.questions.grammar import templates as own_templates
 from heatproof.clevr.questions.official import load_synonyms, load_templates
 from heatproof.clevr.questions.records import (
     FORMS,
-    Form,
     Line,
     SceneFile,
     as_line,
