@@ -36,12 +36,6 @@ class Done:
         published = pl.any_horizontal(pl.col("reference", "reference_elsewhere").is_not_null())
         return float(lines.sort(published, descending=True, maintain_order=True)["mean"][0])
 
-    def number(self, name: str, pattern: str) -> float:
-        """The number that a command printed where the pattern has its group."""
-        found = re.search(pattern, self.printed[name])
-        assert found is not None, f"{name} printed nothing like {pattern}"
-        return float(found[1].replace(",", ""))
-
 
 Reading = Callable[[Done], str]
 
