@@ -10,10 +10,11 @@ NUMERIC := tests/benchmarks tests/clevr tests/explainers tests/focus tests/metri
 
 .PHONY: run test test-slow test-processors test-pythons reproducibility papers zoo lint format bench clean
 
-run: .venv/run  ## all three benchmarks on networks that ship: tables and pages in runs/
+run: .venv/run  ## all three benchmarks on networks that ship, and one page over them: runs/report.html
 	$(BIN)/heatproof run svea --preset standard
 	$(BIN)/heatproof run focus --preset quick
 	$(BIN)/heatproof run clevr-xai --preset quick
+	@$(BIN)/heatproof report runs/svea-standard runs/focus-quick runs/clevr-xai-quick
 
 test: .venv/dev  ## the test suite
 	$(BIN)/python -m pytest -n 2
@@ -71,6 +72,7 @@ clean:
 
 %/dev: %/run
 	@$(call installed,'.[dev]')
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps lxt==2.1  # without what its patched models need
 	@touch $@
 
 installed = echo "$(VENV): installing"; $(INSTALL) $(1) 2>$(VENV)/install.log || { rm -f $(VENV)/run $(VENV)/dev; \

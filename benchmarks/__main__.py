@@ -24,6 +24,8 @@ EVERY = {
     "clevr-ground-truth": "clevr_ground_truth",
     "clevr-xai-scores": "clevr_xai_scores",
     "clevr-xai-pipeline": "clevr_xai_pipeline",
+    "many-cases": "many_cases",
+    "simulation": "simulation",
 }
 
 if __name__ == "__main__":

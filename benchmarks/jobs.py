@@ -1,7 +1,8 @@
 """Whole commands with one process and with two: wall time, CPU time and the system's share of it, as ratios.
 
-Each is a process of its own, in turn, and the least of its times counts. The last lines are those of a machine whose
-second core is taken by another program.
+Each is a process of its own, in turn, and the least of its times counts. What a second core is worth at most is seen
+by two such commands side by side, which share nothing: cores share caches and memory, and on many machines more. The
+last lines are those of a machine whose second core is taken by another program.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +58,14 @@ def best(words: str) -> dict[int, Spent]:
     return {jobs: min((turn[jobs] for turn in turns), key=lambda spent: spent.wall) for jobs in (1, 2)}
 
 
+def worth(words: str, alone: float) -> float:
+    """How many times as fast two commands with one job each are side by side as one after the other."""
+    start = time.perf_counter()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: spend(words, 1), range(2)))
+    return 2 * alone / (time.perf_counter() - start)
+
+
 @contextmanager
 def busy_core() -> Iterator[None]:
     """Another program keeps a core busy."""
@@ -75,7 +85,8 @@ def main(commands: Mapping[str, str] = COMMANDS) -> None:
         free[name] = spent[2]
         for jobs, found in spent.items():
             print(f"  {name:<16} --jobs {jobs}  {found}")
-        print(f"  {name:<16} {spent[1].wall / spent[2].wall:.2f} times as fast")
+        limit = worth(words, spent[1].wall)
+        print(f"  {name:<16} {spent[1].wall / spent[2].wall:.2f} times as fast; the second core is worth {limit:.2f}")
     name, words = next(iter(commands.items()))
     with busy_core():
         found = spend(words, 2)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -91,3 +94,17 @@ def own_model() -> nn.Module:
 def mnist1d_signals() -> tuple[mnist1d.Signals, mnist1d.Signals]:
     """The training and test signals of MNIST-1D."""
     return mnist1d.make()
+
+
+@pytest.fixture(scope="module")
+def toy() -> Iterator[Any]:
+    """The benchmark that is one small file; what it registers is gone for other tests."""
+    from heatproof.benchmarks import benchmarks
+    from heatproof.metrics import metrics
+
+    with pytest.MonkeyPatch.context() as patch:
+        for registry in (benchmarks, metrics):
+            patch.setattr(registry, "_entries", dict(registry.items()))
+        patch.delitem(sys.modules, "toy_benchmark", raising=False)
+        yield importlib.import_module("toy_benchmark").Toy
+        del sys.modules["toy_benchmark"]  # so that whoever imports it next registers it

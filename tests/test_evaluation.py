@@ -15,6 +15,7 @@ from heatproof.api import evaluate
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
+from own_lines import own
 from tiny_datasets import write_world
 
 
@@ -40,7 +41,7 @@ def save_folder(folder, maps):
 
 
 def means(run, pooling="pos_l2_norm_sq", truth="single_object"):
-    table = run.leaderboard().filter(
+    table = own(run.leaderboard()).filter(
         (pl.col("subset") == "all") & (pl.col("pooling") == pooling) & (pl.col("ground_truth") == truth)
     )
     return dict(zip(table["metric"], table["mean"], strict=True))
@@ -95,7 +96,9 @@ def test_a_bad_heatmap_costs_its_own_scores(world, tmp_path):
     folder = save_folder(tmp_path / "maps", maps)
     (folder / f"{index[5]}.npy").write_bytes(b"broken")
     run = evaluate(folder, dataset=world, out=tmp_path / "a", poolings=["pos_l2_norm_sq"])
-    scores = run.scores().filter((pl.col("metric") == "mass_accuracy") & (pl.col("ground_truth") == "single_object"))
+    scores = own(run.scores()).filter(
+        (pl.col("metric") == "mass_accuracy") & (pl.col("ground_truth") == "single_object")
+    )
     said = dict(zip(scores["question_index"], scores["undefined"], strict=True))
     assert "zero everywhere" in said[index[0]]
     assert "shape (3, 12, 12)" in said[index[1]]
@@ -182,8 +185,8 @@ def test_masks_of_another_size_name_the_command(world, tmp_path):
     """All heatmaps have the network's size, the masks another: every row says so, and how to make masks that fit."""
     maps = {index: np.ones((3, 48, 40)) for index in oracle_maps(world)}
     run = evaluate(save_folder(tmp_path / "maps", maps), dataset=world, out=tmp_path / "a")
-    assert run.scores()["value"].is_nan().all()
-    said = set(run.scores()["undefined"])
+    assert own(run.scores())["value"].is_nan().all()
+    said = set(own(run.scores())["undefined"])
     assert said == {
         "the heatmap has shape (3, 48, 40), not (channels, 24, 24) or (24, 24);"
         " masks of another size: heatproof clevr ground-truth DATASET --size WxH"
@@ -229,7 +232,9 @@ def test_a_damaged_entry_of_an_archive_costs_its_own_row(world, tmp_path, contai
         content = path.read_bytes()
         path.write_bytes(content[: place + 200] + b"\x5a" * 40 + content[place + 240 :])
     run = evaluate(path, dataset=world, out=tmp_path / "a", poolings=["max_norm"])
-    scores = run.scores().filter((pl.col("metric") == "mass_accuracy") & (pl.col("ground_truth") == "single_object"))
+    scores = own(run.scores()).filter(
+        (pl.col("metric") == "mass_accuracy") & (pl.col("ground_truth") == "single_object")
+    )
     said = dict(zip(scores["question_index"], scores["undefined"], strict=True))
     assert "cannot be read" in said.pop(index[1])
     assert set(said.values()) == {""}

@@ -15,6 +15,7 @@ from heatproof.benchmarks.focus import Focus
 from heatproof.errors import HeatproofError
 from heatproof.mosaics.mosaics import read_mosaics, write_mosaics
 from no_torch import call_without_torch
+from own_lines import own
 
 AXES = ["metric", "ground_truth", "pooling", "case"]
 
@@ -42,7 +43,7 @@ def oracle_maps(mosaics, side=10):
 
 
 def focus(run, pooling="paper"):
-    table = run.leaderboard().filter((pl.col("metric") == "focus") & (pl.col("pooling") == pooling))
+    table = own(run.leaderboard()).filter((pl.col("metric") == "focus") & (pl.col("pooling") == pooling))
     return table["mean"].to_list()[0]
 
 
@@ -53,11 +54,12 @@ def test_round_trip_without_torch(kept, mosaics, tmp_path):
     words = ("--mosaics", mosaics, "--name", "gradient", "--out", tmp_path / "r")
     done = call_without_torch("evaluate", maps, "--benchmark", "focus", *words)
     assert done.returncode == 0, done.stderr
-    wanted = (pl.col("explainer") == "gradient") & pl.col("metric").is_in(["seconds", "passes"]).not_()
+    wanted = (pl.col("explainer") == "gradient") & pl.col("metric").is_in(["seconds", "passes", "memory"]).not_()
     labels = [f"label_{i}" for i in range(4)]
     columns = [*AXES, "value", "target_class", *labels]
     ours, theirs = (
-        found.scores().filter(wanted).select(columns).sort(AXES) for found in (kept, heatproof.load_run(tmp_path / "r"))
+        own(found.scores()).filter(wanted).select(columns).sort(AXES)
+        for found in (kept, heatproof.load_run(tmp_path / "r"))
     )
     assert set(ours["metric"]) == {"focus", "focus_best", "share_0", "share_1", "share_2", "share_3"}
     assert_frame_equal(ours, theirs)
@@ -99,7 +101,7 @@ def test_bad_heatmaps_cost_their_own_scores(mosaics, tmp_path):
     del maps[names[5]]
     np.savez(tmp_path / "maps.npz", **maps, stranger=np.ones((20, 20)))
     run = evaluate(tmp_path / "maps.npz", benchmark="focus", mosaics=mosaics, out=tmp_path / "r")
-    rows = run.scores().filter((pl.col("metric") == "focus") & (pl.col("pooling") == "sum_pos"))
+    rows = own(run.scores()).filter((pl.col("metric") == "focus") & (pl.col("pooling") == "sum_pos"))
     said = dict(zip(rows["case"], rows["undefined"], strict=True))
     assert "NaN" in said[names[1]]
     assert "zero everywhere" in said[names[2]]

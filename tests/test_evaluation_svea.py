@@ -17,6 +17,7 @@ from heatproof.cli.app import app
 from heatproof.errors import HeatproofError
 from heatproof.models.mnist1d_cnn import trained_network
 from no_torch import call_without_torch
+from own_lines import own
 
 AXES = ["metric", "ground_truth", "pooling", "case"]
 
@@ -69,9 +70,9 @@ def test_round_trip(tmp_path, window):
         window=window,
         out=tmp_path / "e",
     )
-    wanted = pl.col("metric").is_in(["seconds", "passes"]).not_() & (pl.col("explainer") != "raw_input")
+    wanted = pl.col("metric").is_in(["seconds", "passes", "memory"]).not_() & (pl.col("explainer") != "raw_input")
     columns = [*AXES, "value", "label", "split", "mask_size"]
-    ours, theirs = (found.scores().filter(wanted).select(columns).sort(AXES) for found in (run, again))
+    ours, theirs = (own(found.scores()).filter(wanted).select(columns).sort(AXES) for found in (run, again))
     assert len(ours) == 400 + 80 * (3 + 6)
     assert_frame_equal(ours, theirs, abs_tol=1e-6)
     assert means(again, "raw_input") == means(run, "raw_input")

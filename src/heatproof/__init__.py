@@ -6,11 +6,12 @@ The names below are the public API; heavy libraries are imported when one of the
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heatproof import focus
-    from heatproof.api import Run, compare, dry_run, evaluate, explain, layers, load_run, run, show
+    from heatproof.api import compare, dry_run, evaluate, explain, layers, load_run, publish, run, show
     from heatproof.benchmarks.base import Benchmark, Opened, metric_words, option, register_benchmark, score_rows
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from heatproof.explainers.spec import make_explainer
     from heatproof.metrics.base import register_metric
     from heatproof.pooling import pool
+    from heatproof.report.runs import Run
     from heatproof.seeds import CaseRandom
     from heatproof.story import Story
 
@@ -43,6 +45,7 @@ __all__ = [
     "metric_words",
     "option",
     "pool",
+    "publish",
     "register_benchmark",
     "register_explainer",
     "register_metric",
@@ -58,7 +61,7 @@ _HOMES = {
     "Explainer": "explainers.base",
     "HeatproofError": "errors",
     "Opened": "benchmarks.base",
-    "Run": "api",
+    "Run": "report.runs",
     "SampledExplainer": "explainers.base",
     "ScoreExplainer": "explainers.base",
     "Story": "story",
@@ -72,6 +75,7 @@ _HOMES = {
     "metric_words": "benchmarks.base",
     "option": "benchmarks.base",
     "pool": "pooling",
+    "publish": "api",
     "register_benchmark": "benchmarks.base",
     "register_explainer": "explainers.base",
     "register_metric": "metrics.base",
@@ -84,6 +88,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name == "focus":
         return importlib.import_module("heatproof.focus")
+    if name == "__version__":
+        return importlib.metadata.version("heatproof")
     if name not in _HOMES:
         raise AttributeError(f"module 'heatproof' has no attribute {name!r}")
     return getattr(importlib.import_module(f"heatproof.{_HOMES[name]}"), name)

@@ -28,10 +28,11 @@ from heatproof.engine.forecast import Forecast
 from heatproof.engine.manifest import options_of
 from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
+from heatproof.engine.settling import UntilSettled
 from heatproof.engine.showing import explain_cases, find
 from heatproof.engine.sources import Explaining
 from heatproof.engine.wanted import CANDIDATES, Pick, Wanted
-from heatproof.errors import require_whole
+from heatproof.errors import HeatproofError, require_whole
 from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Target, predicted_classes, quantity_of
 from heatproof.explainers.guards import untouched
@@ -40,36 +41,17 @@ from heatproof.lazy import pl, torch
 from heatproof.metrics.spec import MetricLike, load_metrics
 from heatproof.metrics.understandability import WindowRule
 from heatproof.progress import Progress, silent
-from heatproof.results.compare import Comparison as ComparedResults
+from heatproof.report.runs import Comparison, Run
 from heatproof.results.compare import compare as compare_results
+from heatproof.results.markdown import markdown
 from heatproof.results.run import Results
-from heatproof.results.tables import markdown
+from heatproof.results.sequential import MARGIN
 from heatproof.run_folder import TABLE, RunFolder, default_folder
 from heatproof.seeds import CaseRandom
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
     from heatproof.explainers.layers import Layer
-
-
-class Run(Results):
-    """The results of a run, and its page."""
-
-    def report(self) -> Path:
-        """Write the page again from the folder's files, and return its path."""
-        from heatproof.report.page import write_report
-
-        return write_report(self)
-
-
-class Comparison(ComparedResults):
-    """Runs side by side, and a page about them."""
-
-    def write(self, folder: Path | str) -> Path:
-        """Write compare.csv and compare.html into a folder, and return the page's path."""
-        from heatproof.report.compare import write_comparison
-
-        return write_comparison(self, folder)
 
 
 def explain(
@@ -135,6 +117,8 @@ def run(
     ship: bool = False,
     device: str = "cpu",
     precision: Precision = FULL,
+    until_settled: bool = False,
+    margin: float = MARGIN,
     progress: Progress = silent,
     **options: Any,
 ) -> Run:
@@ -145,9 +129,12 @@ def run(
     logit, CLEVR-XAI: logit). What the output folder holds already is not computed again. An explainer that fails costs
     its own scores only: see `Run.failures()`. Where and how many at once (`engine`, `jobs`, `address`, `ship`) changes
     nothing of the scores; see docs/scale.md. Models compute on `device` (auto, cpu, cuda, cuda:1, mps), and are
-    explained in `precision` where that changes no score by more than 0.001.
+    explained in `precision` where that changes no score by more than 0.001. With `until_settled`, cases are explained
+    in a random order until every two methods are told apart at 95 %, or surely less than `margin` apart; see
+    docs/verdict.md.
     """
     require_whole("seed", seed, 0)
+    until = UntilSettled(margin) if until_settled else None
     require_place(device, precision)
     made, chosen = prepare_run(benchmark, explainers, preset, target, batch_size, options)
     at_once = jobs if engine == "ray" else jobs or workers_for(device)
@@ -159,6 +146,7 @@ def run(
         how.expect_much()
     with computing_on(device):
         opened = made.open(seed, progress)
+    opened = opened if keep_heatmaps else opened.sampled()
     source = explaining(made, opened, chosen, extra, seed, batch_size)
     table = run_source(
         replace(source, keep_all=keep_heatmaps, device=device, precision=precision),
@@ -169,6 +157,7 @@ def run(
         resume=resume,
         how=how,
         progress=progress,
+        until=until,
     )
     return finished(folder, table)
 
@@ -352,6 +341,30 @@ def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Pr
     """
     found = compare_results(runs, seed=seed, progress=progress)
     return Comparison(found.runs, found.table, found.notes)
+
+
+def report(runs: Results | Path | str | Sequence[Results | Path | str], *, out: Path | str | None = None) -> Path:
+    """Write one page over these runs, and return its path: `report(["runs/a", "runs/b"])`.
+
+    By default it is report.html in the run's folder, or for several in the folder that holds them all.
+    """
+    from heatproof.report.page import common_page, write_page
+
+    given = [runs] if isinstance(runs, Results | Path | str) else list(runs)
+    if not given:
+        raise HeatproofError("there is no run to report on: give the folder of one at least.")
+    found = [run if isinstance(run, Results) else load_run(run) for run in given]
+    return write_page(found, common_page(found) if out is None else Path(out))
+
+
+def publish(runs: Sequence[Results | Path | str], out: Path | str = "site") -> Path:
+    """Make a folder that any web server shows, and return its index: `publish(["runs/a", "runs/b"], out="site")`.
+
+    Run again, it replaces its own files and touches nothing else.
+    """
+    from heatproof.report.site import publish as make_site
+
+    return make_site([run if isinstance(run, Results) else Run(run) for run in runs], out)
 
 
 def load_run(folder: Path | str) -> Run:

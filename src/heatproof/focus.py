@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from heatproof.experiments.bias import COUNT, Findings, write_bias
-from heatproof.experiments.focus import Part, group_table, layouts, randomisation
+from heatproof.experiments.focus import FIGURES_OF_PARTS, Part, group_table, layouts, randomisation
+from heatproof.experiments.focus_sections import add_to_page, layout_section, randomise_section, require_focus_run
 from heatproof.experiments.table import FocusTable, write_table
 from heatproof.lazy import pl
 from heatproof.progress import Progress, silent
@@ -24,6 +25,7 @@ def layout(
     seed: int = 0,
     device: str = "cpu",
     out: Path | str = "runs/focus-layout",
+    page: Path | str | None = None,
     progress: Progress = silent,
     **options: Any,
 ) -> pl.DataFrame:
@@ -31,8 +33,15 @@ def layout(
 
     `target` takes mosaics of this class alone; `options` are those of the benchmark (images, model, per_class ...).
     layout.csv and box plots (layout.svg) are in the folder `out`, and what it holds already is not computed again.
+    `page` is a run of focus on whose page it shall stand, too.
     """
-    return group_table(layouts(Path(out), explainer, seed, progress, only=target, device=device, **options))
+    if page is not None:
+        require_focus_run(Path(page))
+    groups = layouts(Path(out), explainer, seed, progress, only=target, device=device, **options)
+    if page is not None:
+        figure = Path(out) / "layout.svg"
+        add_to_page(Path(page), "layout", layout_section(explainer, groups, figure), [figure])
+    return group_table(groups)
 
 
 def randomise(
@@ -44,6 +53,7 @@ def randomise(
     seed: int = 0,
     device: str = "cpu",
     out: Path | str = "runs/focus-randomise",
+    page: Path | str | None = None,
     progress: Progress = silent,
     **options: Any,
 ) -> pl.DataFrame:
@@ -51,9 +61,16 @@ def randomise(
 
     `only` one part of it: `cascade` (block by block) or `histogram` (all at once). `target` takes mosaics of this class
     alone; random weights are drawn `draws` times; `options` are those of the benchmark. Tables and figures go to `out`.
+    `page` is a run of focus on whose page it shall stand, too.
     """
     options |= {"only": target, "draws": draws, "device": device}
-    return group_table(randomisation(Path(out), explainer, seed, progress, only, **options))
+    if page is not None:
+        require_focus_run(Path(page))
+    groups = randomisation(Path(out), explainer, seed, progress, only, **options)
+    if page is not None:
+        figures = [Path(out) / f"{name}.svg" for name, part in FIGURES_OF_PARTS if only in (None, part)]
+        add_to_page(Path(page), "randomise", randomise_section(explainer, groups, figures), figures)
+    return group_table(groups)
 
 
 def bias(

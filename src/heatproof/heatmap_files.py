@@ -203,6 +203,11 @@ def part_names(part: Path) -> list[str]:
             there, names = set(archive.files), archive["ids"].tolist() if "ids" in archive.files else []
     except Exception as problem:  # damaged files fail in many ways
         raise HeatproofError(f"{part} is damaged ({type(problem).__name__}: {problem}); make it anew.") from problem
+    if "heat" in there:
+        raise HeatproofError(
+            f"{part} holds a sample for the page, with channels added up: a run stores no more unless it is told to."
+            " Make it again with --keep-heatmaps --no-resume."
+        )
     if not set(PART) <= there:
         raise HeatproofError(
             f"{part} is no part of a run's heatmaps: it lacks {' and '.join(n for n in PART if n not in there)}."

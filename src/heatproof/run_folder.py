@@ -1,11 +1,13 @@
 """What lies where in a run's folder, read and written whole.
 
 run.json              everything needed to repeat the run and to read its results
-scores/E/C.parquet    the rows of explainer E on chunk C; heatmaps/E/C.npz those of its heatmaps that are kept
+scores/E/C.parquet    the rows of explainer E on chunk C
+heatmaps/E/C.npz      those of its heatmaps that are kept: all as `relevance`, or a sample as `heat`, channels added up
 failures/E/C.json     why there are none
 parts.jsonl           a line for each part: its checksum, and the machine it was made on
-heatmaps/examples.npz inputs and masks of the page's examples
+heatmaps/examples.npz inputs and masks of the cases that the page shows; examples.parquet their scores
 summary.parquet       rows that need the whole data set
+verdict.json          what the scores say of the explainers, from tests over all pairs to sentences
 leaderboard.csv, statistics.csv, leaderboard.md, report.html, sections/NAME/
 """
 
@@ -28,15 +30,15 @@ from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.workspace import writable, write_whole
 
-FORMAT = 3
+FORMAT = 4
 """Raised when a folder changes so that older readers would misread it."""
 MANIFEST, LEDGER = "run.json", "parts.jsonl"
 SUMMARY, LEADERBOARD, STATISTICS = "summary.parquet", "leaderboard.csv", "statistics.csv"
-TABLE, REPORT = "leaderboard.md", "report.html"
-HEATMAPS = "heatmaps"
+VERDICT, TABLE, REPORT = "verdict.json", "leaderboard.md", "report.html"
+HEATMAPS, HEAT = "heatmaps", "heat"
 PARTS = ("scores", "failures", HEATMAPS, "sections")
 """Folders with what belongs to explainers."""
-RESULTS = (LEDGER, SUMMARY, LEADERBOARD, STATISTICS, TABLE, REPORT)
+RESULTS = (LEDGER, SUMMARY, LEADERBOARD, STATISTICS, VERDICT, TABLE, REPORT)
 """Files that are made from the parts, and their list."""
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
@@ -162,11 +164,25 @@ class RunFolder:
         return [self.read_json(path) for path in sorted(self.path("failures").glob("*/*.json"))]
 
     def scores(self, explainers: Iterable[str]) -> ScoreRows:
-        """All rows of the parts of these explainers, in the order of explainer and chunk."""
+        """All rows of the parts of these explainers, in the order of explainer and chunk.
+
+        Of a run that stopped once it was settled, those of the chunks that it counts.
+        """
+        counted = self.counted()
         return ScoreRows(
-            [path for name in explainers for path in sorted(self.path("scores", name).glob("*.parquet"))],
+            [
+                path
+                for name in explainers
+                for path in sorted(self.path("scores", name).glob("*.parquet"))
+                if counted is None or path.stem in counted
+            ],
             self.read_part,
         )
+
+    def counted(self) -> dict[str, str] | None:
+        """The chunks that a run which stopped early counts, by stem, each with what it was drawn as; None: all."""
+        found: dict[str, str] | None = (self.manifest().get("settled") or {}).get("chunks")
+        return found
 
     def read_part(self, path: Path) -> pl.DataFrame:
         """The rows of a Parquet file; one that is not what was written is an error that names it."""
@@ -203,20 +219,28 @@ class RunFolder:
     # heatmaps and examples
 
     def heatmaps(self, explainer: str, model: str) -> dict[str, np.ndarray[Any, Any]]:
-        """Stored relevance of one explainer on one model, by case id."""
-        found: dict[str, np.ndarray[Any, Any]] = {}
+        """Stored relevance of one explainer on one model, by case id; of a sample with its channels added up."""
+        return dict(self.each_heatmap(explainer, model))
+
+    def each_heatmap(self, explainer: str, model: str) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+        """The same, case id and relevance, of which a part at a time is held."""
         for path in sorted(self.path(HEATMAPS, explainer).glob(f"{glob.escape(model)}.*.npz")):
             arrays = read_arrays(path)
-            found |= dict(zip(arrays["ids"].tolist(), arrays["relevance"], strict=True))
-        return found
+            yield from zip(arrays["ids"].tolist(), arrays[HEAT if HEAT in arrays else "relevance"], strict=True)
 
-    def write_examples(self, arrays: Arrays) -> None:
-        """Inputs and masks of the cases that the page shows."""
+    def write_examples(self, arrays: Arrays, scores: pl.DataFrame) -> None:
+        """Inputs, masks and the first scores of the cases that the page shows."""
         write_arrays(self.path(HEATMAPS, "examples.npz"), arrays, compressed=True)
+        write_whole(self.path(HEATMAPS, "examples.parquet"), lambda path: path.write_bytes(parquet(scores)))
 
     def examples(self) -> dict[str, np.ndarray[Any, Any]]:
         path = self.path(HEATMAPS, "examples.npz")
         return read_arrays(path) if path.is_file() else {}
+
+    def example_scores(self) -> pl.DataFrame | None:
+        """The score rows of the examples that are shown first; None in a folder that has none."""
+        path = self.path(HEATMAPS, "examples.parquet")
+        return self.read_part(path) if path.is_file() else None
 
     # files of each kind
 

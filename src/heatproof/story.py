@@ -25,6 +25,8 @@ class MetricWords:
     higher_is_better: bool = True
     range: tuple[float, float] = (0.0, 1.0)
     paper: str = ""
+    localises: bool = False
+    """Whether theory knows its ends: random maps score as uniform ones, and the true mask is best."""
 
     @property
     def heading(self) -> str:
@@ -56,6 +58,20 @@ class Mark:
     start: int
     length: int
     text: str = ""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What the page says of each case: a column of the score rows, and what it is called.
+
+    filters  whether people choose cases by it
+    words    what is said of true and of false
+    """
+
+    column: str
+    title: str
+    filters: bool = False
+    words: tuple[str, str] = ("yes", "no")
 
 
 @dataclass(frozen=True)
@@ -184,10 +200,13 @@ class Story:
     poolings   in the order in which tables show them
     examples   titles of the cases whose heatmaps are kept, in the order of the page
     captions   further lines under an example's title, by case
+    facts      what else is said of each of them
     marks      stretches of examples that explainers mark
     notes      what a reader of the table should know, said with the run's own numbers
     sections   further sections of the page and of the table for people, which the benchmark itself has to say
     figures    numbers about the network that no explainer changes, by name, such as its accuracy
+    cluster    the column of the score rows that says which cases hang together; empty where each stands alone
+    repeats    how many cases repeat another; None where nobody looked
     """
 
     title: str
@@ -199,15 +218,26 @@ class Story:
     words: Words = field(default_factory=Words)
     examples: Mapping[str, str] = field(default_factory=dict)
     captions: Mapping[str, str] = field(default_factory=dict)
+    facts: tuple[Fact, ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
+    cluster: str = ""
+    repeats: int | None = None
 
     @property
     def metric(self) -> dict[str, MetricWords]:
         """The metrics by name."""
         return {words.name: words for words in self.metrics}
+
+    @property
+    def shown(self) -> pl.Expr:
+        """Which scores are shown first: its own choice, or those under the first of its poolings."""
+        if self.columns:
+            return pl.any_horizontal(column.condition for column in self.columns)
+        names = [words.name for words in self.metrics]
+        return pl.col("metric").is_in(names) & pl.col("pooling").is_in(["", *self.poolings[:1]])
 
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""
@@ -220,6 +250,8 @@ def read_story(content: Mapping[str, Any]) -> Story:
     parts["metrics"] = tuple(MetricWords(**entry | {"range": tuple(entry["range"])}) for entry in content["metrics"])
     parts["columns"] = tuple(Column(**entry) for entry in content["columns"])
     parts["marks"] = tuple(Mark(**entry) for entry in content["marks"])
+    facts = (Fact(**entry | {"words": tuple(entry["words"])}) for entry in content.get("facts", ()))
+    parts["facts"] = tuple(facts)
     parts["words"] = Words(**content["words"])
     parts["poolings"], parts["notes"] = tuple(content["poolings"]), tuple(content["notes"])
     parts["sections"] = tuple(read_section(entry) for entry in content.get("sections", ()))

@@ -169,6 +169,7 @@ def test_which_objects_take_the_rest(run):
 
 
 def test_the_command_prints_all_and_adds_it_to_the_page(run, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "150")
     monkeypatch.setattr("sys.argv", ["heatproof", "clevr", "poster", str(run.folder)])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -103,7 +103,7 @@ def test_it_is_on_the_page_in_the_table_and_in_run_json(tmp_path):
         text = (tmp_path / "r" / name).read_text(encoding="utf-8")
         assert words in text, name
         assert "Confusion matrix of mnist1d_cnn-1" in text, name
-    (section,) = json.loads((tmp_path / "r" / "run.json").read_text())["story"]["sections"]
+    section, *_ = json.loads((tmp_path / "r" / "run.json").read_text())["story"]["sections"]
     stored = section["blocks"][3]
     assert sum(cell["value"] for _, cells in stored["rows"] for cell in cells[:-1]) == 100
     assert run.story.sections[0].blocks[3].rows[4][1][4].framed

@@ -84,6 +84,7 @@ def test_release_layout(world):
         (["ground-truth", "w", "--size", "128"], "size must be WIDTHxHEIGHT"),
         (["show", "w", "500"], "w has no simple question 500; it has 20"),
         (["show", "w", "0", "--set", "simpel"], "Did you mean 'simple'"),
+        (["show", "w", "0", "--out", "q.svg"], "'q.svg' must end in .png"),
         (["ground-truth", "nowhere"], "nowhere does not exist"),
         (["stats", "."], "Did you mean w?"),
         (["ground-truth", "w", "--out", "/dev/null/x"], "cannot write /dev/null/x"),

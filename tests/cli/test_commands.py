@@ -94,7 +94,7 @@ def test_a_run_from_nothing_to_a_page(tmp_path):
     assert header == (
         "benchmark,dataset,model,target,explainer,metric,ground_truth,pooling,subset,n,mean,std,median,"
         "ci_low,ci_high,reference,seconds_per_case,passes_per_case,reference_elsewhere,"
-        "undefined,mean_all,ci_low_all,ci_high_all"
+        "undefined,mean_all,ci_low_all,ci_high_all,skill,skill_low,skill_high,peak_memory"
     )
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["configuration"]["seed"] == 0

@@ -30,12 +30,13 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def scores(run: heatproof.Run) -> pl.DataFrame:
-    return run.scores().filter(pl.col("metric") != "seconds").sort(pl.all().exclude("value"))
+    return run.scores().filter(~pl.col("metric").is_in(["seconds", "memory"])).sort(pl.all().exclude("value"))
 
 
 def assert_same(one: heatproof.Run, other: heatproof.Run) -> None:
     assert_frame_equal(scores(one), scores(other), check_exact=True)
-    assert_frame_equal(one.leaderboard().drop("seconds_per_case"), other.leaderboard().drop("seconds_per_case"))
+    measured = ["seconds_per_case", "peak_memory"]
+    assert_frame_equal(one.leaderboard().drop(measured), other.leaderboard().drop(measured))
     assert not other.failures()
 
 

@@ -131,13 +131,13 @@ def test_tables_that_cannot_be_tried_are_said(monkeypatch):
 
 
 def test_only_first_chunks_are_loaded(monkeypatch):
-    """A data set may be too large to be read for a dry run."""
+    """A data set may be too large to be read for a dry run, but for what the page would show of it."""
     loaded: list[Chunk] = []
     load = OpenedSvea.load
     monkeypatch.setattr(OpenedSvea, "load", lambda self, chunk: loaded.append(chunk) or load(self, chunk))
     monkeypatch.setattr("heatproof.engine.closing.LOOKED", 0.0)
     heatproof.dry_run("svea", explainers="gradient,rise:masks=10", target="logit", engine="local")
-    assert {chunk.name for chunk in loaded} == {"test-000000", "train-000000"}
+    assert {chunk.name for chunk in loaded} <= {"test-000000", "test-000500", "train-000000"}
 
 
 # Samples

@@ -20,7 +20,8 @@ from heatproof.engine.sources import Explaining
 from heatproof.errors import HeatproofError
 from heatproof.experiments.bias import write_bias
 from heatproof.explainers.spec import make_explainers
-from heatproof.results.tables import first_shown, shown_lines, target_title, terminal
+from heatproof.results.tables import first_shown, shown_lines, target_title
+from heatproof.results.terminal import terminal
 
 SMALL = {"limit": 60, "target": "logit"}
 

@@ -42,7 +42,7 @@ def test_a_folder_from_before_is_still_read(tmp_path):
 
 
 def test_the_page_says_where_models_differ():
-    from heatproof.report.page import layers_text
+    from heatproof.report.how import layers_text
 
     assert layers_text({"a": "layer4", "b": "layer4"}) == "layer4"
     assert layers_text({"a": "layer4", "b": "features"}) == "layer4 in a; features in b"

@@ -46,7 +46,7 @@ def same_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scores(run: heatproof.Run) -> pl.DataFrame:
-    rows = run.scores().filter(pl.col("metric") != "seconds")
+    rows = run.scores().filter(~pl.col("metric").is_in(["seconds", "memory"]))
     axes = ["model", "target", "explainer", "metric", "ground_truth", "pooling", "case"]
     return rows.sort(axes).select(sorted(rows.columns))
 

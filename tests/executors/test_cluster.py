@@ -21,7 +21,8 @@ from polars.testing import assert_frame_equal
 from ray.cluster_utils import Cluster as RayCluster
 
 import heatproof
-from executors.test_executors import outcomes
+from engine.test_settling import assert_same, run_until
+from executors.test_executors import outcomes, until
 from executors.work import Fragile, Holder, Reader, Square
 from heatproof.clevr.questions.make import make_questions
 from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
@@ -57,6 +58,10 @@ def test_every_task_is_delivered_once(nodes):
     assert (found[0], found[1].message, found[2].message) == (1, "two is not wanted.", "ValueError: three")
 
 
+def test_enough_is_enough(nodes):
+    assert len(until(3, Cluster(), list(range(40)))) == 3
+
+
 def test_a_process_that_dies_costs_its_own_task_only(nodes):
     found = outcomes(Cluster(), Fragile(), [1, 5, 4])
     assert (found[0], found[2]) == (1, 4)
@@ -83,7 +88,7 @@ def test_files_are_sent_along(nodes, tmp_path):
 
 
 def scores(run: heatproof.Run) -> pl.DataFrame:
-    return run.scores().filter(pl.col("metric") != "seconds").sort(pl.all().exclude("value"))
+    return run.scores().filter(~pl.col("metric").is_in(["seconds", "memory"])).sort(pl.all().exclude("value"))
 
 
 OPTIONS: dict[str, Any] = {"limit": 5000, "explainers": "gradient,rise:masks=40,smoothgrad:samples=5,random"}
@@ -129,3 +134,9 @@ def test_a_cluster_that_is_not_there_is_told(monkeypatch, address):
         HeatproofError, match=rf"no Ray cluster at {address} \(.*refused\)\. Start one with 'ray start --head'"
     ):
         outcomes(Cluster(address), Square(), [1.0])
+
+
+def test_a_run_until_settled_stops_at_the_same_block(nodes, toy, tmp_path):
+    here, there = (run_until(toy, tmp_path / engine, engine=engine, until_settled=True) for engine in ("local", "ray"))
+    assert here.manifest["settled"]["saved"] > 0
+    assert_same(there, here)

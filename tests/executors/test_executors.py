@@ -19,6 +19,7 @@ import torch
 from executors.work import Fragile, Holder, Poison, Square
 from heatproof.errors import HeatproofError
 from heatproof.executors import CannotSendError, Executor, Failure
+from heatproof.executors.base import Enough
 from heatproof.executors.choice import Execution
 from heatproof.executors.in_process import InProcess
 from heatproof.executors.interrupts import interrupts_held
@@ -38,6 +39,24 @@ def outcomes(executor: Executor, work: Any, tasks: list[Any]) -> dict[int, Any]:
 
     executor.run(work, tasks, deliver, lambda running: None)
     return found
+
+
+def until(count: int, executor: Executor, tasks: list[Any]) -> list[Any]:
+    """What is delivered until so many are enough."""
+    found: list[Any] = []
+
+    def deliver(place: int, outcome: Any) -> None:
+        found.append(outcome)
+        if len(found) == count:
+            raise Enough
+
+    assert executor.run(Square(), tasks, deliver, lambda running: None).processes > 0
+    return found
+
+
+@pytest.mark.parametrize("executor", LOCAL, ids=str)
+def test_enough_is_enough(executor):
+    assert len(until(3, executor, list(range(40)))) == 3
 
 
 @pytest.mark.parametrize("executor", LOCAL, ids=str)

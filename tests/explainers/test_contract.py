@@ -58,12 +58,17 @@ REFERENCES = {
     "kernel_shap": "explainers/test_kernel_shap.py::test_values_are_shapley_values",
     "occlusion": "explainers/test_perturbation.py::test_occlusion_equals_captum",
     "attention_rollout": "explainers/test_transformers.py::test_attention_rollout_equals_the_loop",
+    "raw_attention": "explainers/test_transformers.py::test_raw_attention_and_rollouts_equal_the_loop",
+    "chefer": "explainers/test_transformers.py::test_chefer_equals_the_loop",
+    "le_grad": "explainers/test_transformers.py::test_le_grad_equals_the_loop",
+    "noised": "explainers/test_noised.py::test_it_is_the_other_explainer_over_noisy_copies",
 }
 """For each explainer the test that holds it against an independent implementation."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "smoothgrad": {"samples": 5},
     "vargrad": {"samples": 5},
+    "noised": {"samples": 5},
     "lime": {"samples": 30, "segments": 6},
     "kernel_shap": {"samples": 30, "segments": 9, "segmenter": "blocks"},
     "integrated_gradients": {"steps": 5},
@@ -71,16 +76,16 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 """Parameters that keep the tests quick."""
 
-RANDOM = {"kernel_shap", "lime", "random", "randomised", "rise", "smoothgrad", "vargrad"}
+RANDOM = {"kernel_shap", "lime", "noised", "random", "randomised", "rise", "smoothgrad", "vargrad"}
 FEWER_PASSES = {"sise", "kernel_shap"}
 """`passes` is an upper bound: how many maps or coalitions there are is known only after a look."""
 
 
 def fits(name: str, net: str) -> bool:
-    """LRP has no rules for attention, attention rollout needs some, and the transformer has no ReLUs."""
-    if name == "attention_rollout":
-        return net == "transformer"
+    """LRP has no rules for attention by default, attention methods need some, and the transformer has no ReLUs."""
     cls = explainers[name]
+    if cls.family == "attention":
+        return net == "transformer"
     return net != "transformer" or not (cls.family == "propagation" or cls.looks_at == "relus")
 
 
@@ -89,8 +94,10 @@ on_every_net = pytest.mark.parametrize(
     ("net", "name"), [(net, name) for net in MAKERS for name in explainers if fits(name, net)], indirect=["net"]
 )
 every_score = pytest.mark.parametrize(
-    "name", [name for name, explainer in explainers.items() if issubclass(explainer, ScoreExplainer)]
+    "name",
+    [name for name, cls in explainers.items() if issubclass(cls, ScoreExplainer) and cls.family != "attention"],
 )
+"""Those that look at attention have tests of the same kind on a transformer."""
 
 
 @pytest.fixture
@@ -258,7 +265,7 @@ def test_target_matters_to_score_explainers_only(home: Net, name: str) -> None:
 # What it leaves behind
 
 
-SEVERAL = ("guided_grad_cam", "deep_lift", "lrp", "excitation_backprop")
+SEVERAL = ("noised", "guided_grad_cam", "deep_lift", "lrp", "excitation_backprop")
 """Methods with several passes; the last two see with one of their own, once, that they compute the model as it is."""
 
 
@@ -362,7 +369,8 @@ def test_declared_passes_are_the_counted_ones(net: Net, name: str) -> None:
         assert 2 < counted <= declared
     else:  # to find the tokens that count, Score-CAM takes a gradient
         tokens = name == "score_cam" and isinstance(net.model, VisionTransformer)
-        assert counted == declared + tokens
+        again = 2 if name == "le_grad" else 0  # a pass more there and back for each block but the last
+        assert counted == declared + tokens + again
 
 
 def test_counted_passes_count_rows(picture_net: Net) -> None:
@@ -401,7 +409,7 @@ def test_default_label_is_the_name(name: str) -> None:
     """Without parameters the label is the public name (but for one named after another), and it finds the class."""
     explainer = explainers[name]()
     assert explainer.name == name
-    assert explainer.label == ("randomised:gradient" if name == "randomised" else name)
+    assert explainer.label == (f"{name}:gradient" if name in ("noised", "randomised") else name)
     assert make_explainer(name) == make_explainer(explainer.label) == explainer
 
 

@@ -65,7 +65,7 @@ LOOKS_ON_THE_CPU = {"lime", "sise"}
 
 @pytest.mark.parametrize(
     ("net", "name"),
-    [("transformer" if name == "attention_rollout" else "picture", name) for name in explainers],
+    [("transformer" if cls.family == "attention" else "picture", name) for name, cls in explainers.items()],
     indirect=["net"],
 )
 def test_explained_there_without_float64(net: Net, name: str) -> None:

@@ -38,10 +38,10 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def fits(name: str, net: str) -> bool:
-    """LRP has no rules for attention, and attention rollout needs some."""
-    if name == "attention_rollout":
-        return net == "transformer"
+    """LRP has no rules for attention by default, and attention methods need some."""
     cls = explainers[name]
+    if cls.family == "attention":
+        return net == "transformer"
     return net != "transformer" or not (cls.family == "propagation" or cls.looks_at == "relus")
 
 

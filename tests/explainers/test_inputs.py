@@ -31,7 +31,7 @@ FEW: dict[str, dict[str, Any]] = {
     "kernel_shap": {"samples": 12, "segmenter": "blocks", "segments": 4}, "occlusion": {"window": 4, "stride": 4},
 }  # fmt: skip
 """Few passes each."""
-METHODS = [name for name in explainers if name != "attention_rollout"]
+METHODS = [name for name, cls in explainers.items() if cls.family != "attention"]
 methods = pytest.mark.parametrize("name", METHODS)
 
 

@@ -148,7 +148,7 @@ SMALL: dict[str, dict[str, Any]] = {
 """Few passes each; AlexNet's first layer has the fewest maps."""
 
 
-@pytest.mark.parametrize("name", [name for name in explainers if name != "attention_rollout"])
+@pytest.mark.parametrize("name", [name for name, cls in explainers.items() if cls.family != "attention"])
 def test_mosaics_of_any_size(name: str) -> None:
     """One picture of 448 x 448 and one of odd sides into AlexNet, whose pooling adapts, in single precision."""
     model = network("alexnet", torch.float32)
@@ -180,7 +180,7 @@ def test_the_relation_network_is_read_at_its_convolutions() -> None:
     assert torch.equal(maps, named)
     assert gradient.shape == (1, 24, 8, 8)
     for name, cls in explainers.items():
-        if name != "attention_rollout":
+        if cls.family != "attention":
             few = {key: value for key, value in SMALL.get(name, {}).items() if key != "layer"}
             assert cls(**few)(model, batch, RNG).shape[2:] == (128, 128)
 

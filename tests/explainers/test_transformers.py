@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from torch import Tensor, nn
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
 from heatproof.explainers import explainers
-from heatproof.explainers.attention import AttentionRollout
+from heatproof.explainers.attention import AttentionRollout, Chefer, LeGrad, RawAttention
 from heatproof.explainers.attention_maps import attention_of
+from heatproof.explainers.base import ScoreExplainer
 from heatproof.explainers.cam import GradCam, LayerCam, ScoreCam, maps_and_gradient
+from heatproof.explainers.guards import untouched
 from heatproof.explainers.layers import spatial_activations
 from heatproof.explainers.spec import make_explainer
 from heatproof.seeds import CaseRandom
@@ -75,6 +78,126 @@ def test_attention_rollout_equals_the_loop(model: VisionTransformer) -> None:
         row = rolled.mean(0) if model.class_token is None else rolled[0, 1:]
         expected = stretch(row.reshape(3, 4), (9, 12))
         np.testing.assert_allclose(relevance[case, 0], expected, **CLOSE)
+
+
+def written_out(model: VisionTransformer, stop: int = 2) -> tuple[Tensor, list[Tensor]]:
+    """The network by its formulas, up to a block, with the last layers behind that: logits, and attention by block."""
+    tokens = model.patches(BATCH.inputs).flatten(2).transpose(1, 2)
+    if model.class_token is not None:
+        tokens = torch.cat([model.class_token.expand(len(tokens), -1, -1), tokens], 1)
+    tokens, maps = tokens + model.places, []
+    for block in model.blocks[:stop]:
+        packed = block.qkv if block.attn is None else None
+        weight, bias = (packed.weight, packed.bias) if packed else (block.attn.in_proj_weight, block.attn.in_proj_bias)
+        q, k, v = (
+            part.unflatten(2, (2, 4)).transpose(1, 2) for part in (block.norm1(tokens) @ weight.T + bias).chunk(3, 2)
+        )
+        attention = (q @ k.transpose(2, 3) / 2).softmax(-1)
+        maps.append(attention)
+        mixed = (attention @ v).transpose(1, 2).flatten(2)
+        tokens = tokens + (mixed if block.attn is None else block.attn.out_proj(mixed))
+        tokens = tokens + block.mlp(block.norm2(tokens))
+    tokens = model.norm(tokens)
+    return model.answer(tokens.mean(1) if model.class_token is None else tokens[:, 0]), maps
+
+
+def on_grid(row: Tensor) -> np.ndarray:
+    """A value of each token of one case, up-sampled by loops."""
+    return stretch(row[-12:].detach().numpy().reshape(3, 4), (9, 12))
+
+
+@models
+def test_chefer_equals_the_loop(model: VisionTransformer) -> None:
+    """Reference: the formula of the paper, case by case and head by head, on the network written out."""
+    logits, maps = written_out(model)
+    gradients = torch.autograd.grad(logits.gather(1, BATCH.target[:, None]).sum(), maps)
+    found = Chefer()(model, BATCH, RNG)
+    for case in range(len(BATCH)):
+        rolled = torch.eye(maps[0].shape[-1], dtype=torch.float64)
+        for attention, gradient in zip(maps, gradients, strict=True):
+            heads = [(gradient[case, head] * attention[case, head]).clamp(min=0) for head in range(2)]
+            rolled = rolled + (heads[0] + heads[1]) / 2 @ rolled
+        row = rolled.mean(0) if model.class_token is None else rolled[0]
+        np.testing.assert_allclose(found[case, 0], on_grid(row), **CLOSE)
+
+
+@models
+def test_le_grad_equals_the_loop(model: VisionTransformer) -> None:
+    """Reference: the score after each block, by the network written out only so far; (dS/dA)+ averaged."""
+    rows = torch.zeros(len(BATCH), model.places.shape[1], dtype=torch.float64)
+    for stop in (1, 2):
+        logits, maps = written_out(model, stop)
+        (gradient,) = torch.autograd.grad(logits.gather(1, BATCH.target[:, None]).sum(), maps[-1:])
+        rows += gradient.clamp(min=0).mean((1, 2)) / 2
+    found = LeGrad()(model, BATCH, RNG)
+    for case in range(len(BATCH)):
+        np.testing.assert_allclose(found[case, 0], on_grid(rows[case]), **CLOSE)
+
+
+@models
+@pytest.mark.parametrize("heads", ["mean", "min", "max"])
+def test_raw_attention_and_rollouts_equal_the_loop(model: VisionTransformer, heads: str) -> None:
+    """Reference: by loops; a discarded entry is one of the smallest tenth, and rows sum to one again."""
+    _, maps = written_out(model)
+    size, fuse = maps[0].shape[-1], {"mean": np.mean, "min": np.min, "max": np.max}[heads]
+    rollout = AttentionRollout(heads=heads, discard=0.1)(model, BATCH, RNG)
+    raw = RawAttention(heads=heads, block=0)(model, BATCH, RNG)
+    for case in range(len(BATCH)):
+        fused = [fuse(attention[case].detach().numpy(), axis=0) for attention in maps]
+        first = fused[0].mean(0) if model.class_token is None else fused[0][0]
+        np.testing.assert_allclose(raw[case, 0], on_grid(torch.tensor(first)), **CLOSE)
+        rolled = np.eye(size)
+        for looks in fused:
+            order = sorted(range(size * size), key=lambda place: looks.flat[place])[: int(0.1 * size * size)]
+            kept = looks.copy()
+            for place in order:
+                if place != 0:
+                    kept.flat[place] = 0
+            kept = kept + np.eye(size)
+            rolled = kept / kept.sum(1, keepdims=True) @ rolled
+        row = rolled.mean(0) if model.class_token is None else rolled[0]
+        np.testing.assert_allclose(rollout[case, 0], on_grid(torch.tensor(row)), **CLOSE)
+
+
+@models
+def test_chefer_by_relevance_weighs_with_that_of_lrp(model: VisionTransformer) -> None:
+    """One relevance for each attention, by the rules that have tests of their own; the map is another one then."""
+    explainer = Chefer(weights="relevance")
+    with untouched(model, freeze=True):
+        relevance = explainer.relevance(model, BATCH)
+    assert [found.shape for found in relevance] == [found.shape for found in written_out(model)[1]]
+    assert not torch.allclose(explainer(model, BATCH, RNG), Chefer()(model, BATCH, RNG))
+
+
+@pytest.mark.parametrize("explainer", [Chefer, LeGrad])
+def test_the_score_decides(explainer: type[ScoreExplainer]) -> None:
+    """Quantity and target matter, a wrong target is refused, and so is a block of another kind."""
+    model = seeded(None, 21, VisionTransformer(class_token=True))
+    logit, probability = (explainer(quantity=quantity)(model, BATCH, RNG) for quantity in ("logit", "probability"))
+    assert not torch.allclose(logit, probability)
+    assert not torch.allclose(logit, explainer()(model, replace(BATCH, target=(BATCH.target + 1) % 4), RNG))
+    with pytest.raises(HeatproofError, match="between 0 and 3"):
+        explainer()(model, replace(BATCH, target=BATCH.target + 4), RNG)
+
+
+def test_bad_parameters_and_models_without_blocks_are_named() -> None:
+    model = seeded(None, 21, VisionTransformer(class_token=True))
+    with pytest.raises(HeatproofError, match="block is 2, and this model has 2 blocks"):
+        RawAttention(block=2)(model, BATCH, RNG)
+    with pytest.raises(HeatproofError, match=r"discard must be a share from 0 up to 1, got 1\.5"):
+        AttentionRollout(discard=1.5)
+    with pytest.raises(HeatproofError, match="unknown attention_rollout heads 'mea'"):
+        AttentionRollout(heads="mea")
+
+    class OneLayer(VisionTransformer):
+        def tokens(self, inputs: Tensor) -> Tensor:
+            tokens = self.patches(inputs).flatten(2).transpose(1, 2) + self.places
+            for _ in range(2):
+                tokens = tokens + nn.functional.scaled_dot_product_attention(tokens, tokens, tokens)
+            return self.norm(tokens)
+
+    with pytest.raises(HeatproofError, match="attention is not inside one of its own"):
+        LeGrad()(seeded(None, 3, OneLayer()), BATCH, RNG)
 
 
 @pytest.mark.parametrize("mask", [None, "causal", "boolean", "added"])

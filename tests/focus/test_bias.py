@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
 
 from heatproof.errors import HeatproofError
 from heatproof.results.bias import (
     class_means,
     find_pairs,
-    holm,
     lowest_pair,
     over_all_classes,
     p_below,
@@ -25,6 +26,8 @@ from heatproof.results.bias import (
     partner_means,
     worst_mosaics,
 )
+from heatproof.results.bias_reach import mosaics_for, reach_of, spread_within, visible_gap
+from heatproof.results.contest import holm
 
 
 def mosaic(name: str, labels: str, shares: tuple[float, ...], target: str = "x") -> dict[str, object]:
@@ -35,8 +38,8 @@ def mosaic(name: str, labels: str, shares: tuple[float, ...], target: str = "x")
 
 def test_holm_by_hand():
     """Reference: the definition, worked out: 0.01 x 4, 0.02 x 3, then 0.03 x 2 and 0.5, never falling."""
-    assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm(np.array([0.03, 0.01, 0.5, 0.02])).tolist() == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.sampled_from([0.01, 0.05, 0.2]))
@@ -47,7 +50,7 @@ def test_holm_rejects_as_the_step_down_procedure(p, level):
         if not p[place] * (len(p) - rank) < level:
             break
         rejected.add(place)
-    assert {i for i, value in enumerate(holm(p)) if value < level} == rejected
+    assert {i for i, value in enumerate(holm(np.array(p))) if value < level} == rejected
 
 
 def test_p_is_that_of_the_t_test_where_nothing_is_skewed():
@@ -67,7 +70,7 @@ def test_without_any_bias_pairs_are_rarely_named(shape):
     """
     a, b = shape
     shares = np.random.default_rng(0).beta(a, b, (1000, 6, 24)) - a / (a + b) + 0.5
-    named = [min(holm([p_below(values, 0.5) for values in pairs])) < 0.05 for pairs in shares]
+    named = [min(holm(np.array([p_below(values, 0.5) for values in pairs]))) < 0.05 for pairs in shares]
     assert np.mean(named) < 0.07
 
 
@@ -120,6 +123,63 @@ def test_only_pairs_that_are_surely_low_are_found():
     first = table.row(0, named=True)
     assert first["share_low"] < first["share"] < first["share_high"] < 0.5
     assert first["focus"] == pytest.approx(0.3)
+
+
+def few_pairs(*sizes: int) -> pl.DataFrame:
+    """Pairs of a with other classes, of so many mosaics each."""
+    rng = random.Random(1)
+    return pl.DataFrame(
+        [
+            {"case": f"{other}{number}", "target_class": "a", "other_class": f"other {other}", "focus": 0.4}
+            | {"other_part": 0.5, "remaining_part": 0.1, "share": 0.2 + rng.gauss(0, 0.02)}
+            for other, size in enumerate(sizes)
+            for number in range(size)
+        ]
+    )
+
+
+def test_pairs_with_too_few_mosaics_are_not_tested_and_cost_the_others_nothing():
+    """Reference: statsmodels' Holm, over those that were tested alone."""
+    table = find_pairs(few_pairs(3, 12, 4, 9)).sort("n")
+    assert table["p"].is_null().to_list() == table["p_corrected"].is_null().to_list() == [True, True, False, False]
+    assert table["found"].to_list() == [False, False, True, True]
+    adjusted = multipletests(table["p"].drop_nulls().to_numpy(), method="holm")[1]
+    assert table["p_corrected"].drop_nulls().to_list() == pytest.approx(adjusted.tolist())
+
+
+@pytest.mark.parametrize("n", [5, 12, 60])
+@pytest.mark.parametrize("level", [0.05, 0.05 / 30])
+def test_what_could_have_been_seen(n, level):
+    """Reference: statsmodels' power of a t-test; and back from the gap to the number."""
+    effect = TTestPower().solve_power(nobs=n, alpha=level, power=0.8, alternative="larger")
+    assert visible_gap(n, 0.2, level) == pytest.approx(0.2 * effect, rel=1e-3)
+    assert mosaics_for(visible_gap(n, 0.2, level) * 1.0001, 0.2, level) == n
+
+
+def test_how_often_a_bias_of_that_size_is_found():
+    """Simulated: pairs whose true share lies just as low as is said; found four times of five, by our own test."""
+    gap = visible_gap(20, 0.1, 0.05)
+    shares = np.random.default_rng(2).normal(0.5 - gap, 0.1, (2000, 20))
+    assert np.mean([p_below(values, 0.5) < 0.05 for values in shares]) == pytest.approx(0.8, abs=0.04)
+
+
+def test_the_reach_of_a_test():
+    rows = few_pairs(3, 12, 4, 9)
+    found = reach_of(rows, find_pairs(rows), 0.5)
+    assert (found.pairs, found.tested, found.untested, found.usual) == (4, 2, 2, 10.5)
+    spreads = [rows.filter(other_class=name)["share"].to_numpy() for name in rows["other_class"].unique()]
+    pooled = sum(((s - s.mean()) ** 2).sum() for s in spreads) / sum(len(s) - 1 for s in spreads)
+    assert spread_within(rows) == pytest.approx(pooled**0.5)
+    assert found.seen == pytest.approx(0.5 - visible_gap(10, pooled**0.5, 0.05 / 2))
+    assert found.sought == pytest.approx(0.4)
+    nothing = few_pairs(1, 1, 2)
+    none = reach_of(nothing, find_pairs(nothing), 0.5)
+    assert (none.tested, none.seen, none.first) == (0, None, 5)
+    single = few_pairs(1, 1)
+    assert spread_within(single) is None
+    unknown = reach_of(single, find_pairs(single), 0.5)
+    assert unknown.at_worst
+    assert unknown.needed == mosaics_for(0.1, 0.5, 0.05 / 2)
 
 
 @pytest.mark.parametrize(

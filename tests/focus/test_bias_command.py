@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -76,7 +77,11 @@ def test_what_is_written(folder, capsys, monkeypatch):
     parts = pairs["focus"] + pairs["other_part"] + pairs["remaining_part"]
     assert parts.to_list() == pytest.approx([1] * 30)
     found = pairs.filter("found")
-    assert f"{len(found)} of 30 pairs have a share significantly below 0.85" in out
+    tested = pairs["p"].count()
+    assert tested == (pairs["n"] >= 5).sum()
+    assert f"{len(found)} of {tested} pairs have a share significantly below 0.85" in out
+    assert f"{30 - tested} more have too few mosaics and were not tested" in out
+    assert f"{len(found)} of {tested} tested pairs found:" in (folder / "report.html").read_text()
     assert len(found) >= 1
     for row in found.iter_rows(named=True):
         assert f"{row['target_class']} is seen in {row['other_class']}: share {row['share']:.2f}" in out
@@ -107,7 +112,8 @@ def test_the_lowest_pair_has_a_page_and_pictures(folder, capsys, monkeypatch):
     cases = sorted(beside[partner], key=beside[partner].get)[:3]
     place = folder / "sections" / "grad_cam@logit" / f"{target}-beside-{partner}"
     assert f"shown: {len(cases)} mosaics of {target} beside {partner}" in out
-    assert "0 of 30 pairs have a share significantly below 0.5" in out
+    assert re.search(r"0 of \d+ pairs have a share significantly below 0.5; \d+ more have too few mosaics", out)
+    assert "would have been found four times of five" in out
     assert f"for an expert {place / 'pair.html'}" in out
     mosaics = pl.read_csv(place / "mosaics.csv", schema_overrides={"case": pl.String})
     assert mosaics["case"].to_list() == cases
@@ -123,6 +129,22 @@ def test_the_lowest_pair_has_a_page_and_pictures(folder, capsys, monkeypatch):
     report = (folder / "report.html").read_text()
     assert f"Lowest Focus: {target} beside {partner}" in report
     assert report.count("data:image/jpeg") == 2 * len(cases)
+
+
+def test_nothing_tested_is_not_nothing_found(tmp_path, capsys, monkeypatch):
+    """Two mosaics of each class: no pair has the five that a test takes, and nobody may read that as good news."""
+    heatproof.run("focus", explainers=["grad_cam"], target="logit", per_class=2, out=tmp_path / "few")
+    code, out, _ = command(capsys, monkeypatch, str(tmp_path / "few"), "--explainer", "grad_cam@logit")
+    assert code == 0
+    count = len(pl.read_csv(tmp_path / "few" / "sections" / "grad_cam@logit" / "pairs.csv"))
+    assert f"test: none of {count} pairs has mosaics enough for a test, so nothing was tested" in out
+    assert "no bias could have been seen, of whatever size" in out
+    assert re.search(r"A test takes 5 of a pair, that is about \d+ of each class", out)
+    assert re.search(r"a share of 40 %, four times of five, takes (some|at worst) [\d,]+ of each pair", out)
+    assert "significantly" not in out
+    page = (tmp_path / "few" / "report.html").read_text()
+    assert "Nothing found." not in page
+    assert re.search(r'class="[^"]*bad[^"]*"[^>]*>\s*<(b|strong)>Nothing tested\.', page)
 
 
 def test_a_pair_that_is_asked_for(folder):

@@ -33,8 +33,9 @@ def test_the_table(tmp_path, monkeypatch):
         monkeypatch.setattr(kind, "epochs", 2)
     words = ["svea", "classifiers", "--quiet", "--out", str(tmp_path / "c.csv")]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert "linear SVM            29.7%" in result.output
-    assert "paper 87.7%" in result.output
+    assert "linear SVM 29.7%" in " ".join(result.output.split())
+    assert "paper" in result.output
+    assert "87.7%" in result.output
     table = {row["classifier"]: row for row in pl.read_csv(tmp_path / "c.csv").iter_rows(named=True)}
     assert list(table) == ["logistic regression", "linear SVM", "MLP", "GRU", "CNN"]
     assert table["CNN"]["accuracy"] == pytest.approx(0.873)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,19 +12,21 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 import heatproof
 from heatproof.api import compare, evaluate
 from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
-from heatproof.results.compare import CaseScores, partner
+from heatproof.results.compare import CaseScores, differences, partner
+from own_lines import own
 from tiny_datasets import write_world
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    folder = write_world(tmp_path_factory.mktemp("world") / "world", scenes=6, per_image=6)
+    folder = write_world(tmp_path_factory.mktemp("world") / "world", scenes=14, per_image=3)
     make_masks(open_dataset(folder), (24, 24))
     return folder
 
@@ -48,26 +51,127 @@ def runs(world, tmp_path_factory):
 
 
 def scores_by_case(run, **chosen):
-    rows = run.scores().filter(pl.all_horizontal(*[pl.col(name) == value for name, value in chosen.items()]))
+    rows = own(run.scores()).filter(pl.all_horizontal(*[pl.col(name) == value for name, value in chosen.items()]))
     return dict(zip(rows["case"], rows["value"], strict=True))
 
 
+def pairs_by_picture(run, first, second):
+    """The differences on the same cases, and the picture of each."""
+    pictures = dict(run.scores().select("case", "picture").unique().iter_rows())
+    cases = sorted(set(first) & set(second))
+    return np.array([second[case] - first[case] for case in cases]), [pictures[case] for case in cases]
+
+
 def test_differences_are_those_of_the_same_cases(runs):
-    """Reference: differences taken case by case from the rows; scipy's bootstrap for the interval."""
+    """Reference: differences taken case by case from the rows; SciPy's bootstrap over pictures, stretched by t."""
     found = compare(runs)
     for name, other in (("b", runs[1]), ("c", runs[2])):
         for metric in ("mass_accuracy", "rank_accuracy"):
             chosen = {"metric": metric, "ground_truth": "single_object", "pooling": "max_norm"}
             first, second = scores_by_case(runs[0], **chosen), scores_by_case(other, **chosen)
-            pairs = np.array([second[case] - first[case] for case in sorted(set(first) & set(second))])
-            row = found.table.filter(pl.col("run") == name, **chosen).row(0, named=True)
+            pairs, pictures = pairs_by_picture(runs[0], first, second)
+            row = own(found.table).filter(pl.col("run") == name, **chosen).row(0, named=True)
             assert row["cases"] == len(pairs) == len(second)
             assert row["difference"] == pytest.approx(pairs.mean())
             assert row["mean"] == pytest.approx(np.mean(list(second.values())))
-            expected = stats.bootstrap((pairs,), np.mean, method="percentile", n_resamples=4000, rng=1)
-            low, high = expected.confidence_interval
+            assert row["superior"] == pytest.approx(np.mean(np.sign(pairs) / 2 + 0.5))
+            sums = np.array([[(p := pairs[np.array(pictures) == k]).sum(), len(p)] for k in sorted(set(pictures))]).T
+            expected = stats.bootstrap(
+                tuple(sums), lambda x, n, axis: x.sum(axis) / n.sum(axis), paired=True, method="percentile",
+                n_resamples=4000, rng=1,
+            ).confidence_interval  # fmt: skip
+            count = sums.shape[1]
+            factor = (count / (count - 1)) ** 0.5 * stats.t.ppf(0.975, count - 1) / stats.norm.ppf(0.975)
+            low, high = (pairs.mean() + factor * (end - pairs.mean()) for end in expected)
             assert row["difference_low"] == pytest.approx(low, abs=0.15 * (high - low))
             assert row["difference_high"] == pytest.approx(high, abs=0.15 * (high - low))
+
+
+def test_what_is_said_is_the_randomisation_test_after_holm(runs):
+    """References: SciPy's test by random signs over pictures, statsmodels' Holm over all lines that were tested."""
+    found = compare(runs)
+    tested = found.tested
+    assert set(tested["run"]) == {"b", "c"}
+    for row in tested.iter_rows(named=True):
+        chosen = {name: row[name] for name in ("metric", "ground_truth", "pooling")}
+        other = dict(zip("abc", runs, strict=True))[row["run"]]
+        pairs, pictures = pairs_by_picture(runs[0], scores_by_case(runs[0], **chosen), scores_by_case(other, **chosen))
+        sums = np.array([pairs[np.array(pictures) == picture].sum() for picture in sorted(set(pictures))])
+        expected = stats.permutation_test(
+            (sums,), lambda x, axis: x.sum(axis), permutation_type="samples", n_resamples=20000, rng=0, vectorized=True
+        )
+        assert row["p"] == pytest.approx(expected.pvalue, abs=0.02)
+    adjusted = multipletests(tested["p"].to_numpy(), method="holm")[1]
+    np.testing.assert_allclose(tested["p_adjusted"].to_numpy(), adjusted)
+    sure = tested.filter(pl.col("p_adjusted") < 0.05)
+    assert set(sure.filter(pl.col("difference") > 0)["said"]) == {"better"}
+    assert set(tested.filter(pl.col("p_adjusted") >= 0.05)["said"]) <= {"cannot be told apart"}
+    assert (found.table["said"].null_count(), found.regressions.height) == (found.table.height - tested.height, 0)
+
+
+def test_whoever_is_worse_is_called_so_and_only_then_fails(runs, tmp_path):
+    """b has more of the truth than a: in this order nothing is worse, in the other b's place is taken by less."""
+    better, worse = (tmp_path / name for name in ("better", "worse"))
+    words = [str(runs[0].folder), str(runs[1].folder), "--fail-on-regression", "--out"]
+    up, down = command(*words, str(better)), command(words[1], words[0], *words[2:], str(worse))
+    assert (up.returncode, down.returncode) == (0, 1), up.stderr + down.stderr
+    assert (
+        "b against a: of 2 scores (1 method, 2 metrics), 1 is better and 1 cannot be told apart (the same in both)"
+        in up.stdout
+    )
+    assert "a-maps (single_object, pos_l2_norm_sq) is worse: Mass accuracy -" in down.stdout
+    page = (worse / "compare.html").read_text(encoding="utf-8")
+    assert "a against b: of 2 scores" in page
+    assert "<b>worse</b>" in page
+
+
+def test_the_same_scores_are_no_regression(runs, tmp_path):
+    """Nor are those that another machine has rounded otherwise, always the same way."""
+    shutil.copytree(runs[0].folder, tmp_path / "again")
+    result = command(str(runs[0].folder), str(tmp_path / "again"), "--fail-on-regression", "--out", str(tmp_path / "o"))
+    assert result.returncode == 0, result.stderr
+    assert "2 cannot be told apart (the same in both)" in result.stdout
+    places, names = np.arange(30), np.array([f"{k:02}" for k in range(30)])
+    scores = np.random.default_rng(0).random(30)
+    before, after = (
+        CaseScores(
+            names, frozenset(["x"]), {("m", "", ""): (places, {("x", ""): values})}, frozenset(["x"]), [("m", "", "")]
+        )
+        for values in (scores, scores - 1e-8)
+    )
+    assert differences(before, after, 0, {"m": True})["p"].to_list() == [1.0]
+
+
+def test_a_regression_that_could_not_be_seen_is_an_error(runs, tmp_path):
+    """Code 2, as bad input has it: no cases in common is not the same as nothing found."""
+    folder = write_world(tmp_path / "other", scenes=6, per_image=6, seed=9)
+    make_masks(open_dataset(folder), (24, 24))
+    other = score(folder, tmp_path / "d", 1)
+    words = [str(runs[0].folder), str(other.folder), "--out", str(tmp_path / "out")]
+    assert command(*words).returncode == 0
+    failed = command(*words, "--fail-on-regression")
+    assert failed.returncode == 2
+    assert "a regression could not have been seen" in failed.stderr
+    assert "Nothing of d could be compared with a" in failed.stdout
+    assert command(str(runs[0].folder), str(tmp_path), "--fail-on-regression").returncode == 2
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_tables_fold_where_the_terminal_is_narrow(runs, tmp_path, columns):
+    """Nothing is cut, and every column is there, whatever the width."""
+    shown = command(*(str(run.folder) for run in runs), "--out", str(tmp_path / "o"), columns=columns).stdout
+    tables = shown.partition("b against a")[0]
+    assert max(map(len, tables.splitlines())) <= columns
+    assert "…" not in shown
+    for word in ("minus a", "b is", "c is", "better"):
+        assert word in tables
+
+
+def command(*words, columns=150):
+    return subprocess.run(
+        [sys.executable, "-c", "from heatproof.cli import main; main()", "compare", *words],
+        capture_output=True, text=True, env=os.environ | {"COLUMNS": str(columns)},
+    )  # fmt: skip
 
 
 def test_means_are_the_leaderboards_and_the_first_run_has_no_difference(runs):
@@ -89,7 +193,7 @@ def test_undefined_scores_count_as_those_of_uniform_maps(world, runs, tmp_path):
     for path in sorted(maps.iterdir())[:4]:
         np.save(path, np.zeros((24, 24)))
     other = evaluate(maps, dataset=world, out=tmp_path / "holes", poolings=["max_norm"])
-    row = compare([runs[0], other]).table.filter(run="holes", metric="mass_accuracy", ground_truth="single_object")
+    row = own(compare([runs[0], other]).table).filter(run="holes", metric="mass_accuracy", ground_truth="single_object")
     everything = len(list(maps.iterdir()))
     assert (row["cases"].item(), row["n"].item()) == (everything, everything - 4)
     assert row["undefined"].item() == pytest.approx(4 / everything)
@@ -190,11 +294,12 @@ def test_the_command_writes_table_and_page(runs, tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     written = pl.read_csv(tmp_path / "runs" / "compare-a-b" / "compare.csv")
-    row = written.filter(run="b", metric="mass_accuracy", ground_truth="single_object", pooling="pos_l2_norm_sq")
+    row = own(written).filter(run="b", metric="mass_accuracy", ground_truth="single_object", pooling="pos_l2_norm_sq")
     shown = f"{100 * row['difference'].item():+.1f}"
     page = (tmp_path / "runs" / "compare-a-b" / "compare.html").read_text(encoding="utf-8")
     assert row["against"].item() == "a-maps"
     assert "a-maps · b-maps" in result.stdout
     assert shown in result.stdout
     assert f"<b>{shown}" in page
+    assert "b against a: of 2 scores" in result.stdout
     assert "minus a" in page

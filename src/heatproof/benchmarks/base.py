@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
+from math import ceil
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.lazy import pl, torch
+from heatproof.harmless import decodable
+from heatproof.lazy import np, pl, torch
 from heatproof.metrics import Metric, metrics
 from heatproof.metrics.uniform import uniform_column
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
 from heatproof.registry import Registry
-from heatproof.story import Mark, MetricWords, Story
+from heatproof.story import Mark, MetricWords, Section, Story
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from heatproof.explainers.base import Explainer, Quantity
 
+AnyOpened = TypeVar("AnyOpened", bound="OpenedCases")
 benchmarks: Registry[type[Benchmark]] = Registry("benchmark")
 register_benchmark = benchmarks.register_class
 """Class decorator: the benchmark is known by this name."""
@@ -84,6 +88,7 @@ class Ending:
 
     notes: Sequence[str] = ()
     marks: Sequence[Mark] = ()
+    sections: Sequence[Section] = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,6 +101,7 @@ class OpenedCases(ABC):
     models       a fingerprint of the weights of each model, by the model's name
     counts       how many cases there are, by the name of their part; an empty name where there is one part only
     per_chunk    how many cases are scored and stored together
+    sample       how many of the story's examples are kept, unless a run keeps all; None for all of them
     """
 
     story: Story
@@ -104,15 +110,25 @@ class OpenedCases(ABC):
     models: Mapping[str, str]
     counts: Mapping[str, int]
     per_chunk: int
+    sample: int | None = None
+
+    def sampled(self: AnyOpened) -> AnyOpened:
+        """The same with those examples only that are kept unless a run keeps all."""
+        examples = dict(islice(self.story.examples.items(), self.sample))
+        captions = {case: caption for case, caption in self.story.captions.items() if case in examples}
+        return replace(self, story=replace(self.story, examples=examples, captions=captions))
 
     def chunks(self, most: int | None = None) -> list[Chunk]:
-        """The cases of every model, cut into pieces of `per_chunk`, or fewer."""
-        size = min(self.per_chunk, most or self.per_chunk)
+        """The cases of every model in pieces of `per_chunk`, or each of these in even ones of at most `most`."""
+        whole = self.per_chunk
+        size = ceil(whole / ceil(whole / min(whole, most or whole)))
         return [
-            Chunk(f"{part}-{start:06d}" if part else f"{start:06d}", model, min(size, count - start))
+            Chunk(f"{part}-{start:06d}" if part else f"{start:06d}", model, min(size, end - start))
             for model in self.models
             for part, count in self.counts.items()
-            for start in range(0, count, size)
+            for first in range(0, count, whole)
+            for end in [min(first + whole, count)]
+            for start in range(first, end, size)
         ]
 
     def remembers(self) -> pl.Expr:
@@ -192,6 +208,8 @@ class OpenedMasks(OpenedCases):
 
     space: tuple[int, ...]
     size_hint: str = ""
+    of_these_maps: ClassVar[tuple[str, ...]] = ()
+    """Metrics that rest on what was told with the heatmaps, so that no other map has them."""
 
     @abstractmethod
     def cases(self, chunk: Chunk) -> Sequence[str]:
@@ -203,6 +221,21 @@ class OpenedMasks(OpenedCases):
 
         `problems` says of each what was wrong with it; empty for good ones.
         """
+
+    def shown(self, cases: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        """`inputs` (cases, channels, *space) as people look at them, and the masks of each kind as `mask.KIND`.
+
+        Empty where there is nothing to look at. Cases are named as in the score rows.
+        """
+        return {}
+
+    def truth(self, chunk: Chunk) -> NDArray[np.bool_] | None:
+        """The true masks (cases, *space) that the tables show first, for the ceiling; None where there are none."""
+        return None
+
+    def inputs(self, chunk: Chunk) -> NDArray[Any] | None:
+        """The inputs (cases, channels, *space), for floors that look at them; None where they are not at hand."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,9 +262,11 @@ def score_rows(
     metric, for those whose registered description does not say.
     """
     chosen = range(len(batch)) if cases is None else cases
-    facts = pl.DataFrame(
-        {"case": [batch.ids[i] for i in chosen]} | {k: [v[i] for i in chosen] for k, v in batch.facts.items()}
-    )
+    told = {
+        name: [decodable(fact) if isinstance(fact := facts[i], str) else fact for i in chosen]
+        for name, facts in batch.facts.items()
+    }
+    facts = pl.DataFrame({"case": [batch.ids[i] for i in chosen]} | told)
     shares = {name: mask.flatten(1).double().mean(1)[list(chosen)].tolist() for name, mask in batch.masks.items()}
     unknown = [0.0] * len(chosen)
 
@@ -250,10 +285,16 @@ def score_rows(
     return pl.concat(frames)
 
 
+KNOWN = ("mask_share", "half")
+"""What a uniform map gets by theory, and with it a random one."""
+
+
 def metric_words(wanted: Iterable[str | Metric]) -> tuple[MetricWords, ...]:
     """What tables need to know of metrics, by name or as they are."""
     found = (metrics[metric] if isinstance(metric, str) else metric for metric in wanted)
-    return tuple(MetricWords(m.name, m.title, m.summary, m.higher_is_better, m.range, m.paper) for m in found)
+    return tuple(
+        MetricWords(m.name, m.title, m.summary, m.higher_is_better, m.range, m.paper, m.uniform in KNOWN) for m in found
+    )
 
 
 def require_poolings(names: Sequence[str]) -> None:

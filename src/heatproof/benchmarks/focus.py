@@ -23,8 +23,17 @@ from heatproof.benchmarks.base import (
     score_rows,
 )
 from heatproof.benchmarks.focus_alone import Alone, accuracy_alone
-from heatproof.benchmarks.focus_heatmaps import COLUMNS, METRICS, TRUTH, best_pooling, focus_scores, under_poolings
+from heatproof.benchmarks.focus_heatmaps import (
+    COLUMNS,
+    FACTS,
+    METRICS,
+    TRUTH,
+    best_pooling,
+    focus_scores,
+    under_poolings,
+)
 from heatproof.benchmarks.references import read_reference
+from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.objects import SIDE, shipped_pictures
 from heatproof.errors import HeatproofError, require_whole, unknown_name
@@ -53,7 +62,6 @@ if TYPE_CHECKING:
 
 CHUNK_VALUES = 2**23
 """Values of inputs in a chunk: about 32 MB."""
-EXAMPLES = 6
 
 
 @register_benchmark("focus")
@@ -203,8 +211,10 @@ class Focus(Benchmark, MosaicSettings):
             pictures = check_files(drawn, side, fit, progress)
             alone = accuracy_alone(classifier, outputs, drawn, side, fit, progress)
             predicted = {name: seen.predict(versions[name], per_chunk, progress) for name in versions.names}
-        first = {mosaic.target: mosaic.name for mosaic in reversed(drawn)}
-        shown = sorted(first.values())[:EXAMPLES]
+        named = predicted[classifier.name].argmax(1).tolist()
+        strata = {m.name: (named[k] != outputs[m.target], m.target) for k, m in enumerate(drawn)}
+        targets = {mosaic.name: mosaic.target for mosaic in drawn}
+        size = drawn[0].grid * side
         weights_of = fingerprint(classifier.module)
         return OpenedFocus(
             story=Story(
@@ -215,8 +225,10 @@ class Focus(Benchmark, MosaicSettings):
                 columns=COLUMNS,
                 poolings=("paper", *poolings),
                 words=Words(cases="mosaics", truth="the tiles of the target class", as_published="logit"),
-                examples={mosaic.name: mosaic.target for mosaic in drawn if mosaic.name in shown},
+                examples={case: targets[case] for case in stratified(strata, pictures_shown(size, size), seed)},
+                facts=FACTS,
                 figures={} if alone is None else alone.figures,
+                repeats=len(drawn) - len({(mosaic.picture, mosaic.files, mosaic.target) for mosaic in drawn}),
             ),
             settings={
                 **{name: getattr(self, name) for name in ("per_class", "grid", "targets", "layout", "repeats", "only")},
@@ -232,6 +244,7 @@ class Focus(Benchmark, MosaicSettings):
             models=dict.fromkeys(versions.names, weights_of),
             counts={"": len(drawn)},
             per_chunk=per_chunk,
+            sample=pictures_kept(size, size),
             recipe=self,
             seen=seen,
             versions=versions,
@@ -306,6 +319,7 @@ class OpenedFocus(Opened):
             facts={
                 "target_class": [mosaic.target for mosaic in mosaics],
                 "predicted": logits.argmax(1).tolist(),
+                "names_target": (logits.argmax(1) == target).tolist(),
                 "probability": logits.softmax(1).gather(1, target[:, None])[:, 0].tolist(),
                 **{f"label_{i}": [mosaic.labels[i] for mosaic in mosaics] for i in range(grid**2)},
             },

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heatproof.benchmarks.base import Ending, OpenedMasks, Reference, metric_words
+from heatproof.benchmarks.floors import FAMILIES
 from heatproof.benchmarks.references import read_reference
+from heatproof.benchmarks.sample import pictures_kept, stratified
 from heatproof.cases import Chunk
 from heatproof.errors import HeatproofError
 from heatproof.heatmap_files import Heatmaps, few, open_ordered
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps, tile_masks
 from heatproof.metrics.uniform import uniform_column
-from heatproof.mosaics.mosaics import Mosaic, check_files, read_mosaics
+from heatproof.mosaics.mosaics import Mosaic, assemble, check_files, read_mosaics
 from heatproof.mosaics.published import PAPER_POOLING, USUAL_POOLING, under_paper_pooling
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
-from heatproof.story import Column, Story, Words
+from heatproof.story import Column, Fact, Story, Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +31,11 @@ TRUTH = "target_quadrants"
 METRICS = ("focus", "focus_best")
 CHUNK_VALUES = 2**23
 """Values of heatmaps in a chunk: about 64 MB."""
+FACTS = (
+    Fact("target_class", "target class", filters=True),
+    Fact("names_target", "the network names", filters=True, words=("the target class", "another class")),
+    Fact("probability", "probability of the target class"),
+)
 COLUMNS = (Column("focus", TRUTH, "paper"), Column("focus_best", TRUTH, ""))
 
 
@@ -46,6 +53,7 @@ def open_mosaic_maps(heatmaps: Path, mosaics: Path, progress: Progress = silent)
         )
     space = heatmap_size(stored, [mosaic.name for mosaic in drawn])
     grid = drawn[0].grid
+    targets = {mosaic.name: mosaic.target for mosaic in drawn}
     opened = OpenedMosaics(
         story=Story(
             title="Focus: heatmaps made elsewhere",
@@ -55,6 +63,8 @@ def open_mosaic_maps(heatmaps: Path, mosaics: Path, progress: Progress = silent)
             columns=COLUMNS,
             poolings=("paper", *poolings),
             words=Words(cases="mosaics", truth="the tiles of the target class"),
+            examples={name: targets[name] for name in stratified(targets, pictures_kept(*space), seed=0)},
+            facts=FACTS,
         ),
         settings={"grid": grid, "size": list(space), "cases": len(drawn)},
         fingerprint=check_files(drawn, min(space) // grid, "squash", progress),
@@ -123,6 +133,25 @@ class OpenedMosaics(OpenedMasks):
             for (metric, kind, pooling), scored in focus_scores(relevance, truth, grid).items()
         )
 
+    def shown(self, cases: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """The mosaics in the size of the heatmaps."""
+        from PIL import Image
+
+        by_name = {mosaic.name: mosaic for mosaic in self.drawn}
+        mosaics, (height, width) = [by_name[case] for case in cases], self.space
+        side = max(1, max(height, width) // mosaics[0].grid)
+        pixels = [
+            np.asarray(Image.fromarray(assemble(mosaic, side, "squash")).resize((width, height)), dtype=np.float32)
+            for mosaic in mosaics
+        ]
+        truth = tile_masks((height, width), mosaics[0].grid, np.array([mosaic.targets for mosaic in mosaics]))
+        return {"inputs": np.stack(pixels).transpose(0, 3, 1, 2) / np.float32(255), f"mask.{TRUTH}": truth}
+
+    def truth(self, chunk: Chunk) -> NDArray[np.bool_]:
+        mosaics = self.mosaics(chunk)
+        targets = np.array([mosaic.targets for mosaic in mosaics])
+        return np.asarray(tile_masks((self.space[0], self.space[1]), mosaics[0].grid, targets), dtype=np.bool_)
+
     def remembers(self) -> pl.Expr:
         return pl.col("metric") == "focus"
 
@@ -130,6 +159,7 @@ class OpenedMosaics(OpenedMasks):
         return under_poolings(rows)
 
     def end(self, rows: pl.DataFrame, table: pl.DataFrame) -> Ending:
+        rows = rows.filter(~pl.col("explainer").is_in(list(FAMILIES)))
         said = [f"Heatmaps of {len(self.drawn):,} mosaics scored; 0.5 is chance. Best pooling: {best_pooling(rows)}."]
         said += [f"{what}: {len(names):,} ({few(names)})." for what, names in self.left_out if names]
         bad = under_paper_pooling(rows).filter(pl.col("value").is_nan()).select("case", "undefined").rows()

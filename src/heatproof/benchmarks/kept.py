@@ -72,7 +72,7 @@ class KeptRun:
             if missing := len(set(cases["case"]) - kept):
                 raise HeatproofError(
                     f"{self.files.folder} has kept {len(kept):,} of the {missing + len(kept):,} heatmaps of"
-                    f" {entry['explainer']}: a run stores those of the page's examples only. Make it again with"
+                    f" {entry['explainer']}: a run stores those of its page only. Make it again with"
                     " --keep-heatmaps --no-resume."
                 )
             found.append(cases)

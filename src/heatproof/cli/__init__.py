@@ -9,6 +9,7 @@ import sys
 from typing import Any, NoReturn
 
 from heatproof.errors import HeatproofError
+from heatproof.harmless import visible
 
 
 def command() -> NoReturn:
@@ -37,7 +38,7 @@ def main() -> None:
     try:
         app()
     except HeatproofError as problem:
-        print(f"heatproof: {problem}", file=sys.stderr)
+        print(visible(f"heatproof: {problem}"), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as stop:
         sys.exit(exit_code(stop))

@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from heatproof.cli import catalogue, clevr, compare, evaluate, export, fetch, focus, report, run, show, svea, train
+from heatproof.cli import (
+    catalogue,
+    clevr,
+    compare,
+    evaluate,
+    export,
+    fetch,
+    focus,
+    publish,
+    report,
+    run,
+    show,
+    svea,
+    train,
+)
 
 app = typer.Typer(
     name="heatproof",
@@ -28,6 +42,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
+app.command("publish")(publish.publish)
 app.command("fetch")(fetch.fetch)
 
 

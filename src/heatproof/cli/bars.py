@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from heatproof.cli.terminal import console
+from heatproof.harmless import visible
 from heatproof.progress import Progress, silent
 
 EVERY = 10.0
@@ -20,20 +22,18 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard er
 @contextmanager
 def bars(quiet: bool = False) -> Iterator[Progress]:
     """A function that shows how far a task is, on standard error."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
+    screen = console(err=True)
     if quiet:
         yield silent
-    elif console.is_terminal:
-        with moving_bars(console) as show:
+    elif screen.is_terminal:
+        with moving_bars(screen) as show:
             yield show
     else:
-        yield Lines(console)
+        yield Lines(screen)
 
 
 @contextmanager
-def moving_bars(console: Any) -> Iterator[Progress]:
+def moving_bars(screen: Any) -> Iterator[Progress]:
     """A bar per task, with the time it took and has left."""
     from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as RichProgress
@@ -44,12 +44,19 @@ def moving_bars(console: Any) -> Iterator[Progress]:
             seconds = seconds_left(task.elapsed or 0.0, task.completed, task.total or 0.0)
             return Text("" if task.finished else f"{clock(seconds)} left", style="progress.remaining")
 
-    columns = (TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), Left())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(20),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        Left(),
+    )
     tasks: dict[str, TaskID] = {}
-    with RichProgress(*columns, TextColumn("[dim]{task.fields[detail]}"), console=console) as display:
+    details = TextColumn("{task.fields[detail]}", style="dim", markup=False)
+    with RichProgress(*columns, details, console=screen) as display:
 
         def show(task: str, done: float, total: float) -> None:
-            name, _, detail = task.partition(": ")
+            name, _, detail = visible(task).partition(": ")
             if name not in tasks:
                 tasks[name] = display.add_task(name, total=total, detail=detail)
             display.update(tasks[name], completed=done, total=total, detail=detail)
@@ -60,8 +67,8 @@ def moving_bars(console: Any) -> Iterator[Progress]:
 class Lines:
     """A line when a task has gone on for a while, and one at its end if there was one before."""
 
-    def __init__(self, console: Any) -> None:
-        self.console = console
+    def __init__(self, screen: Any) -> None:
+        self.screen = screen
         self.began: dict[str, float] = {}
         self.said: dict[str, float] = {}
 
@@ -75,8 +82,10 @@ class Lines:
         self.said[name] = now
         share = f"{done / total:.0%}" if total else "0%"
         left = "" if ended else f", {clock(seconds_left(now - began, done, total))} left"
-        self.console.print(
-            f"{name}: {share}, {clock(now - began)}{left}{', ' + detail if detail else ''}", highlight=False
+        self.screen.print(
+            f"{name}: {share}, {clock(now - began)}{left}{', ' + detail if detail else ''}",
+            highlight=False,
+            markup=False,
         )
         if ended:
             del self.began[name], self.said[name]

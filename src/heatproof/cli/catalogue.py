@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 import typer
+
+from heatproof.cli.terminal import Cell, say, show_table
 
 app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks, models.", no_args_is_help=True)
 
@@ -16,22 +17,24 @@ FAMILIES = ("gradient", "cam", "propagation", "perturbation", "attention", "floo
 @app.command()
 def explainers() -> None:
     """Explainers by family, with parameters, space dimensions, model passes per case, and paper."""
+    from rich.text import Text
+
     from heatproof.explainers import explainers as registry
 
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     families = dict.fromkeys([*FAMILIES, *(cls.family for _, cls in registry.items())])
     for family in families:
-        rows.append((f"[bold]{family}[/bold]",))
+        rows.append((Text(family, style="bold"),))
         for name, cls in registry.items():
             if cls.family == family:
                 parameters = [f"{f.name}={f.default}" for f in fields(cls) if f.compare and f.name != "quantity"]
                 rows.append((f"  {name}", "\n".join(parameters), cls.dimensions, cls.cost, cls.paper))
-    show(("explainer", "parameters", "dimensions", "passes", "paper"), rows)
-    typer.echo("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01.")
-    typer.echo("Any class of Captum, any composite of zennit: captum:ShapleyValueSampling, zennit:EpsilonPlusFlat.")
-    typer.echo("Methods that ask the model often take rows= (at most so many at once) and memory= (megabytes).")
-    typer.echo("In a run, --target says which score of the model is explained;")
-    typer.echo("in Python, heatproof.explain(..., quantity='probability') does.")
+    show_table(("explainer", "parameters", "dimensions", "passes", "paper"), rows)
+    say("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01.")
+    say("Any class of Captum, any composite of zennit: captum:ShapleyValueSampling, zennit:EpsilonPlusFlat.")
+    say("Methods that ask the model often take rows= (at most so many at once) and memory= (megabytes).")
+    say("In a run, --target says which score of the model is explained;")
+    say("in Python, heatproof.explain(..., quantity='probability') does.")
 
 
 @app.command()
@@ -43,7 +46,7 @@ def metrics() -> None:
         (name, "higher" if metric.higher_is_better else "lower", ", ".join(metric.needs), metric.paper, metric.summary)
         for name, metric in registry.items()
     ]
-    show(("metric", "better", "needs", "paper", "what it is"), rows)
+    show_table(("metric", "better", "needs", "paper", "what it is"), rows)
 
 
 @app.command()
@@ -51,7 +54,9 @@ def poolings() -> None:
     """Poolings with their formulas; R is the relevance, c the channel."""
     from heatproof.pooling import poolings as registry
 
-    show(("pooling", "formula"), [(name, (function.__doc__ or "").strip()) for name, function in registry.items()])
+    show_table(
+        ("pooling", "formula"), [(name, (function.__doc__ or "").strip()) for name, function in registry.items()]
+    )
 
 
 @app.command()
@@ -60,7 +65,7 @@ def benchmarks() -> None:
     from heatproof.benchmarks import benchmarks as registry
 
     rows = [(name, cls.title, ", ".join(cls.presets), cls.paper.rpartition(", ")[0]) for name, cls in registry.items()]
-    show(("benchmark", "what it is", "presets", "paper"), rows)
+    show_table(("benchmark", "what it is", "presets", "paper"), rows)
 
 
 @app.command()
@@ -75,17 +80,4 @@ def models() -> None:
         "film_vqa.npz": "heatproof train vqa PICTURES",
     }
     rows = [(f.removesuffix(".npz"), made.get(f, "heatproof train mnist1d-cnn --seed " + f[-5])) for f in files]
-    show(("model", "made by"), rows)
-
-
-def show(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=place == 0)
-    for row in rows:
-        table.add_row(*row)
-    Console(width=width).print(table)
+    show_table(("model", "made by"), rows)

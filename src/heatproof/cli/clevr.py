@@ -12,6 +12,7 @@ from heatproof.clevr.words import Form, MaskLayout, QuestionSet, Renderer
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.poster import poster
 from heatproof.cli.run import Address, EngineOption, Jobs, going_on_said
+from heatproof.cli.terminal import say, show_table
 
 app = typer.Typer(help="CLEVR worlds: scenes, pictures, questions and true masks.", no_args_is_help=True)
 
@@ -92,7 +93,7 @@ def render(
             progress=progress,
         )
     what = "scenes" if scenes_only else "pictures"
-    typer.echo(f"{out}: {made:,} {what} made in {time.perf_counter() - start:.1f} s, {num_images - made:,} were there.")
+    say(f"{out}: {made:,} {what} made in {time.perf_counter() - start:.1f} s, {num_images - made:,} were there.")
 
 
 @app.command()
@@ -143,7 +144,7 @@ def ask(
             progress=progress,
         )
     for line in (*summary(made), *show_samples(made, show)):
-        typer.echo(line)
+        say(line)
 
 
 @app.command("ground-truth")
@@ -188,7 +189,7 @@ def ground_truth(
     for (name, kind), path in paths.items():
         masks = opened.masks(name, kind, out)
         there = int(masks.available.sum())
-        typer.echo(f"{path}: {there:,} of {len(masks):,} {name} questions have a mask")
+        say(f"{path}: {there:,} of {len(masks):,} {name} questions have a mask")
 
 
 @app.command()
@@ -214,7 +215,7 @@ def stats(
             opened.check(progress)
         figures = describe(opened, progress)
     if as_json:
-        typer.echo(json.dumps(figures, indent=2))
+        say(json.dumps(figures, indent=2))
     else:
         show_stats(figures)
 
@@ -225,7 +226,7 @@ def show(
     question: Annotated[int, typer.Argument(help="Its question_index.", metavar="QUESTION")],
     name: Annotated[str, typer.Option("--set", metavar="NAME", help="simple or complex.")] = "simple",
     size: Annotated[str, typer.Option(metavar="WxH", help="Size of the masks.")] = "128x128",
-    out: Annotated[Path | None, typer.Option(help="File to write. Default: SET-QUESTION.png.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The PNG to write. Default: SET-QUESTION.png.")] = None,
 ) -> None:
     """Draw a question: its picture, and what each kind of mask leaves of it.
 
@@ -237,6 +238,8 @@ def show(
     from heatproof.errors import HeatproofError
     from heatproof.workspace import write_whole
 
+    if out is not None and out.suffix.lower() != ".png":
+        raise HeatproofError(f"{str(out)!r} must end in .png, which is what the picture is.")
     opened = open_dataset(dataset)
     found = next((entry for entry in opened.questions(name) if entry.index == question), None)
     if found is None:
@@ -245,48 +248,33 @@ def show(
     picture = panel(found, parse_size(size))
     path = out or Path(f"{name}-{question}.png")
     write_whole(path, lambda temporary: picture.save(temporary, format="PNG"))
-    typer.echo(f"{path}: {found.text} {str(found.answer).lower()}")
+    say(f"{path}: {found.text} {str(found.answer).lower()}")
 
 
 def show_stats(figures: Mapping[str, Any]) -> None:
     """The figures as tables."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
     pictures = "with pictures" if figures["pictures"] else "without pictures"
-    console.print(f"[bold]{figures['dataset']}[/bold] ({figures['layout']}): {figures['scenes']:,} scenes {pictures}")
-    console.print(f"objects per scene: {in_words(figures['objects_per_scene'])}", highlight=False)
+    say(f"{figures['dataset']} ({figures['layout']}): {figures['scenes']:,} scenes {pictures}", style="bold")
+    say(f"objects per scene: {in_words(figures['objects_per_scene'])}")
     for name, about in figures["sets"].items():
-        console.print(f"\n[bold]{about['questions']:,} {name} questions[/bold]", highlight=False)
+        say(f"\n{about['questions']:,} {name} questions", style="bold")
         for label, key in (("per scene", "per_scene"), ("words", "words"), ("program nodes", "program_nodes")):
             if key in about:
-                console.print(f"{label}: {in_words(about[key])}", highlight=False)
+                say(f"{label}: {in_words(about[key])}")
         if "ground_truth" in about:
-            # Two tables, because one would not fit into 80 columns.
-            for columns, cells in (
-                (("available", "share", "CLEVR-XAI", "objects"), kind_cells),
-                (("pixels: mean", "median", "max", "> 1000"), pixel_cells),
-            ):
-                table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-                table.add_column("ground truth", no_wrap=True)
-                for column in columns:
-                    table.add_column(column, justify="right")
-                for kind, row in about["ground_truth"]["kinds"].items():
-                    table.add_row(kind, *cells(row))
-                console.print(table)
+            heads = ("available", "share", "CLEVR-XAI", "objects", "pixels: mean", "median", "max", "> 1000")
+            kinds = about["ground_truth"]["kinds"].items()
+            rows = [(kind, *kind_cells(row), *pixel_cells(row)) for kind, row in kinds]
+            show_table(("ground truth", *heads), rows, right=range(1, len(heads) + 1))
             for line in nesting(about["ground_truth"]):
-                console.print(line, highlight=False)
+                say(line)
         for title, key in (("asks for", "types"), ("family", "families")):
             if key in about:
-                table = Table(title, "questions", "share", box=box.SIMPLE_HEAD, pad_edge=False)
-                for what, row in about[key].items():
-                    table.add_row(what, f"{row['count']:,}", f"{row['share']:.1%}")
-                console.print(table)
+                counted = [(what, f"{row['count']:,}", f"{row['share']:.1%}") for what, row in about[key].items()]
+                show_table((title, "questions", "share"), counted, right=(1, 2))
         for asked, said in about.get("answers", {}).items():
             given = ", ".join(f"{answer} {row['share']:.1%}" for answer, row in said.items())
-            console.print(f"[bold]{asked}[/bold]: {given}", highlight=False)
+            say(f"{asked}: {given}")
 
 
 def in_words(spread: Mapping[str, Any]) -> str:

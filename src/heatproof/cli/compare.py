@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from heatproof.cli.terminal import Cell, say, show_table
+
+if TYPE_CHECKING:
+    from heatproof.report.runs import Comparison
 
 
 def compare(
@@ -16,33 +20,69 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.csv and compare.html. Default: runs/compare-RUN-RUN.")
     ] = None,
+    fail_on_regression: Annotated[
+        bool,
+        typer.Option("--fail-on-regression", help="End with code 1 if any method is surely worse than in the first."),
+    ] = False,
 ) -> None:
-    """Put runs of one benchmark side by side, with differences case by case.
+    """Put runs of one benchmark side by side: what is better, what is worse, and what cannot be told apart.
 
-    Runs of `heatproof evaluate` count as runs of clevr-xai.
+    Differences are those of the same cases. What is said of methods holds at 5 % for all of them together: Fisher's
+    randomisation test, corrected by Holm. Runs of `heatproof evaluate` count as runs of their benchmark.
 
     Examples:
 
     heatproof compare runs/before runs/after
 
+    heatproof compare runs/released runs/mine --fail-on-regression
+
     heatproof compare runs/evaluate-mine runs/evaluate-theirs --out runs/mine-and-theirs
     """
-    from rich.console import Console
-
     from heatproof.api import compare as put_side_by_side
     from heatproof.cli.bars import bars
-    from heatproof.report.compare import TABLE, terminal
+    from heatproof.errors import HeatproofError
+    from heatproof.report.compare import TABLE
+    from heatproof.results.compare_words import sentences
 
     with bars() as progress:
         found = put_side_by_side(runs, progress=progress)
     names = [name.replace("/", "-") for name in found.runs]
     folder = out or Path("runs") / "-".join(["compare", *names])
     page = found.write(folder)
-    console = Console(width=None if sys.stdout.isatty() else 150)
-    console.print("[dim]percent, mean ± half the 95 % interval; differences in points, bold where clear of zero[/dim]")
-    for table in terminal(found):
-        console.print(table)
-    for note in found.notes:
-        console.print(note, highlight=False)
-    console.print(f"page   {page}", highlight=False, soft_wrap=True)
-    console.print(f"table  {folder / TABLE}", highlight=False, soft_wrap=True)
+    say("percent, mean ± half the 95 % interval; differences in points, bold where sure", style="dim")
+    show_comparison(found)
+    for sentence in (*sentences(found), *found.notes):
+        say(sentence)
+    say(f"page   {page}\ntable  {folder / TABLE}")
+    if fail_on_regression and found.tested.is_empty():
+        raise HeatproofError("nothing could be compared, so a regression could not have been seen; see above why.")
+    if fail_on_regression and not found.regressions.is_empty():
+        raise typer.Exit(1)
+
+
+def show_comparison(found: Comparison) -> None:
+    """A table for each metric; differences that are sure in bold."""
+    from rich.text import Text
+
+    from heatproof.report.compare import has_targets, panels
+
+    targets = has_targets(found)
+    heads = ["explainer", *(["explained"] if targets else [])]
+    first = len(heads)
+    for place, name in enumerate(found.runs):
+        heads += [name, f"minus {found.first}", f"{name} is"] if place else [name]
+    words = [first + 3 * place for place in range(1, len(found.runs))]
+    for panel in panels(found):
+        rows = []
+        for explainer, target, sides in panel.rows:
+            cells: list[Cell] = [explainer, target] if targets else [explainer]
+            for place, side in enumerate(sides):
+                cells.append(side.cell.text if side.cell else "–")
+                if place and side.change:
+                    style = "bold" if side.change.is_sure else ""
+                    cells += [Text(side.change.text, style), Text(side.change.said, style)]
+                elif place:
+                    cells += ["–", ""]
+            rows.append(cells)
+        numbers = [place for place in range(first, len(heads)) if place not in words]
+        show_table(heads, rows, title=panel.title, right=numbers, names=first)

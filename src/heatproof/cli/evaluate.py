@@ -11,6 +11,7 @@ from heatproof.benchmarks.elsewhere import Elsewhere
 from heatproof.clevr.words import QuestionSet
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.run import Jobs, Resume, going_on_said, show_run
+from heatproof.cli.terminal import say
 from heatproof.metrics.understandability import WindowRule
 
 
@@ -94,5 +95,5 @@ def evaluate(
             progress=progress,
         )
     for note in run.story.notes:
-        typer.echo(note)
+        say(note)
     show_run(run)

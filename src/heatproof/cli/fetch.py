@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from heatproof.cli.terminal import say
+
 
 def fetch(
     name: Annotated[str, typer.Argument(help="What to download: relation-network.", metavar="NAME")],
@@ -26,4 +28,4 @@ def fetch(
 
     with bars() as progress:
         path = download(name, progress)
-    typer.echo(f"{path}\n{downloads[name].about}, licence {downloads[name].licence}")
+    say(f"{path}\n{downloads[name].about}, licence {downloads[name].licence}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +11,8 @@ import typer
 from heatproof.benchmarks.focus import Focus
 from heatproof.cli.benchmark_options import with_options
 from heatproof.cli.run import DeviceOption, Seed
+from heatproof.cli.terminal import say, show_table
+from heatproof.run_folder import REPORT
 
 if TYPE_CHECKING:
     from heatproof.experiments.bias import Findings
@@ -23,8 +24,10 @@ app = typer.Typer(
 
 Method = Annotated[str, typer.Option(metavar="NAME", help="The explainer.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")]
+OnPage = Annotated[
+    Path | None, typer.Option("--page", metavar="RUN", help="A run of focus on whose page it shall stand, too.")
+]
 Part = Literal["cascade", "histogram"]
-FIGURES_OF_PARTS = (("randomise", "cascade"), ("histogram", "histogram"))
 TABLE_FILES = (
     ("table", "table.csv"), ("table", "table.md"), ("table", "correlation.csv"), ("figure", "accuracy.svg"),
 )  # fmt: skip
@@ -60,7 +63,7 @@ def objects(
         made = render_objects(split, per_class, side=side, seed=seed, denoise=True, progress=progress)
     write_pictures(made, out)
     write_sheet(made, out / SHEET)
-    typer.echo(f"{out}: {per_class} pictures of each of {len(made)} classes")
+    say(f"{out}: {per_class} pictures of each of {len(made)} classes")
 
 
 def mosaics(options: dict[str, Any], seed: Seed = 0, out: Out = Path("mosaics")) -> None:
@@ -78,7 +81,7 @@ def mosaics(options: dict[str, Any], seed: Seed = 0, out: Out = Path("mosaics"))
     with bars() as progress:
         check_files(found, side, fit, progress)
         path = write_mosaics(found, out, side, fit, progress)
-    typer.echo(f"{path}: {len(found)} mosaics")
+    say(f"{path}: {len(found)} mosaics")
 
 
 def layout(
@@ -90,6 +93,7 @@ def layout(
         str | None, typer.Option("--target", "--only", metavar="CLASS", help="Mosaics of this target class alone.")
     ] = None,
     out: Out = Path("runs/focus-layout"),
+    page: OnPage = None,
 ) -> None:
     """Focus with the targets in each of the six places, and at random: CSV and box plots.
 
@@ -99,8 +103,10 @@ def layout(
     from heatproof.focus import layout as place_targets
 
     with bars() as progress:
-        table = place_targets(explainer, target=target, seed=seed, device=device, out=out, progress=progress, **options)
-    finish(table, out / "layout.csv", [out / "layout.svg"])
+        table = place_targets(
+            explainer, target=target, seed=seed, device=device, out=out, page=page, progress=progress, **options
+        )
+    finish(table, out / "layout.csv", [out / "layout.svg"], page)
 
 
 def randomise(
@@ -114,6 +120,7 @@ def randomise(
     ] = None,
     target: Annotated[str | None, typer.Option(metavar="CLASS", help="Mosaics of this target class alone.")] = None,
     out: Out = Path("runs/focus-randomise"),
+    page: OnPage = None,
 ) -> None:
     """Focus of the trained model, of a random one, and with blocks randomised from the top: CSV and figures.
 
@@ -122,14 +129,23 @@ def randomise(
     Example: heatproof focus randomise --images photos --model my_net.py:build --labels labels.csv --draws 1
     """
     from heatproof.cli.bars import bars
+    from heatproof.experiments.focus import FIGURES_OF_PARTS
     from heatproof.focus import randomise as without_training
 
     with bars() as progress:
         table = without_training(
-            explainer, only=only, target=target, seed=seed, device=device, out=out, progress=progress, **options
+            explainer,
+            only=only,
+            target=target,
+            seed=seed,
+            device=device,
+            out=out,
+            page=page,
+            progress=progress,
+            **options,
         )
     figures = [out / f"{name}.svg" for name, part in FIGURES_OF_PARTS if only in (None, part)]
-    finish(table, out / ("histogram.csv" if only == "histogram" else "randomise.csv"), figures)
+    finish(table, out / ("histogram.csv" if only == "histogram" else "randomise.csv"), figures, page)
 
 
 app.command()(with_options(mosaics, Focus, OF_THE_MODEL))
@@ -169,7 +185,6 @@ def bias(
     """
     from heatproof.cli.bars import bars
     from heatproof.focus import bias as look_for_bias
-    from heatproof.run_folder import REPORT
 
     with bars() as progress:
         found = look_for_bias(
@@ -185,40 +200,46 @@ def bias(
         )
     show_means("Focus by target class, lowest first", found.classes)
     show_means(f"Focus of {found.target} beside each other class, lowest first", found.partners)
-    typer.echo(f"shown: {len(found.mosaics)} mosaics of {found.target} beside {found.partner}, lowest Focus first")
+    say(f"shown: {len(found.mosaics)} mosaics of {found.target} beside {found.partner}, lowest Focus first")
     if found.page is not None:
-        typer.echo(f"for an expert {found.page}")
+        say(f"for an expert {found.page}")
     show_test(found, explainer, below)
     if found.without_pictures:
-        typer.echo(f"without pictures: {found.without_pictures}", err=True)
-    typer.echo(f"tables {', '.join(str(found.folder / f'{name}.csv') for name in ('classes', 'partners', 'pairs'))}")
-    typer.echo(f"matrix {found.folder / 'matrix.svg'}\npage   {run / REPORT}")
+        say(f"without pictures: {found.without_pictures}", err=True)
+    say(f"tables {', '.join(str(found.folder / f'{name}.csv') for name in ('classes', 'partners', 'pairs'))}")
+    say(f"matrix {found.folder / 'matrix.svg'}\npage   {run / REPORT}")
 
 
 def show_means(title: str, means: pl.DataFrame) -> None:
     """Mean Focus by class, the first ones."""
-    typer.echo(title)
+    say(title)
     for name, n, focus, low, high in means.head(LISTED).iter_rows():
         span = f" ({low:.2f} to {high:.2f})" if n > 1 else ""
-        typer.echo(f"  {name:<30} {focus:.2f}{span}, n = {n}")
+        say(f"  {name:<30} {focus:.2f}{span}, n = {n}")
     if len(means) > LISTED:
-        typer.echo(f"  and {len(means) - LISTED} more")
+        say(f"  and {len(means) - LISTED} more")
 
 
 def show_test(found: Findings, explainer: str, below: float) -> None:
-    """What the test says, and what it does not."""
-    low = found.pairs.filter("found")
-    typer.echo(f"test: {len(low)} of {len(found.pairs)} pairs have a share significantly below {below}")
+    """What the test says, and what it does not: what was not tested, and what could not have been seen."""
+    low, reach = found.pairs.filter("found"), found.reach
+    if not reach.tested:
+        say(f"test: none of {reach.pairs} pairs has mosaics enough for a test, so nothing was tested", style="bold")
+        say(f"  {found.reached}")
+        return
+    untested = f"; {reach.untested} more have too few mosaics and were not tested" if reach.untested else ""
+    say(f"test: {len(low)} of {reach.tested} pairs have a share significantly below {below}{untested}")
     for row in low.iter_rows(named=True):
-        typer.echo(
+        say(
             f"  {row['target_class']} is seen in {row['other_class']}: share {row['share']:.2f}"
             f" ({row['share_low']:.2f} to {row['share_high']:.2f}), Focus {row['focus']:.2f}, n = {row['n']},"
             f" corrected p = {row['p_corrected']:.2g}"
         )
+    say(f"  {found.reached}")
     if low.is_empty():
-        typer.echo("  this does not say that there is no bias: see the mosaics")
+        say("  this does not say that there is no bias: see the mosaics")
     elif not found.follows_class:
-        typer.echo(
+        say(
             f"caution: over all classes, Focus of {explainer} is not above chance. Either the model confuses this much,"
             " or these heatmaps do not follow the class and lie on what is conspicuous: try another explainer.",
             err=True,
@@ -241,7 +262,6 @@ def table(
     Example: heatproof focus table runs/alexnet runs/alexnet-lime runs/vgg16 --out runs/focus-table
     """
     from heatproof.cli.bars import bars
-    from heatproof.cli.catalogue import show
     from heatproof.experiments.table import correlation_words
     from heatproof.focus import table as make_table
 
@@ -249,14 +269,13 @@ def table(
         made = make_table(*runs, out=out, progress=progress)
     heads, *lines = made.lines()
     names = ("\n".join(words for words in line[:2] if words) for line in lines)
-    width = None if sys.stdout.isatty() else 150
-    show(("", *names), zip(heads[2:], *(line[2:] for line in lines), strict=True), width)
-    typer.echo("correlation of mean Focus with accuracy over networks (Pearson; Spearman), and in the paper's table")
+    show_table(("", *names), zip(heads[2:], *(line[2:] for line in lines), strict=True))
+    say("correlation of mean Focus with accuracy over networks (Pearson; Spearman), and in the paper's table")
     for line in made.correlation.iter_rows(named=True):
-        typer.echo(f"  {line['method']:<50} {correlation_words(line, '')}; paper {correlation_words(line, 'paper_')}")
+        say(f"  {line['method']}\n    here {correlation_words(line, '')}; paper {correlation_words(line, 'paper_')}")
     for note in made.notes:
-        typer.echo(note, err=True)
-    typer.echo("\n".join(f"{kind:<6} {out / name}" for kind, name in TABLE_FILES))
+        say(note, err=True)
+    say("\n".join(f"{kind:<6} {out / name}" for kind, name in TABLE_FILES))
 
 
 @app.command("planted-bias")
@@ -279,18 +298,20 @@ def planted_bias(
         named = [name.strip() for name in features.split(",")]
         rows = validate(out, named, seeds, progress, in_target_too=in_target_too, device=device)
     for line in (*map(row_line, rows), *rates(rows)):
-        typer.echo(line)
-    typer.echo(f"table  {out / 'planted-bias.csv'}")
+        say(line)
+    say(f"table  {out / 'planted-bias.csv'}")
 
 
-def finish(table: pl.DataFrame, path: Path, figures: Sequence[Path]) -> None:
+def finish(table: pl.DataFrame, path: Path, figures: Sequence[Path], page: Path | None) -> None:
     """Print the means, and where the files are."""
     from math import nan
 
     for group in table["group"].unique(maintain_order=True):
         defined = table.filter(group=group)["focus"].drop_nans().to_list()
         mean = sum(defined) / len(defined) if defined else nan
-        typer.echo(f"{group:<40} mean {mean:.3f}  n {len(defined)}")
-    typer.echo(f"table  {path}")
+        say(f"{group:<40} mean {mean:.3f}  n {len(defined)}")
+    say(f"table  {path}")
     for figure in figures:
-        typer.echo(f"figure {figure}")
+        say(f"figure {figure}")
+    if page is not None:
+        say(f"page   {page / REPORT}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import typer
 
 from heatproof.cli.bars import bars
+from heatproof.cli.terminal import say, show_table
 
 
 def poster(
@@ -40,27 +40,19 @@ def poster(
     for run in runs:
         with bars() as progress:
             beside = write_poster(run, dataset, progress)
-        typer.echo(f"{run}: {beside.model}. {OTHER_NETWORK}")
+        say(f"{run}: {beside.model}. {OTHER_NETWORK}")
         print_table("mean (standard deviation) median", ["method", *heads(beside)], lines(beside))
         for claim in beside.claims:
-            typer.echo(f"{claim.text}\n  here it {claim.here}\n  on the poster's own numbers it {claim.there}")
+            say(f"{claim.text}\n  here it {claim.here}\n  on the poster's own numbers it {claim.there}")
         print_table("Can a method reach 1.0? (percent)", ["method", *REACH_HEADS], reach_grid(beside))
         if beside.without:
-            typer.echo(f"which objects take the rest cannot be told: {beside.without}")
+            say(f"which objects take the rest cannot be told: {beside.without}")
         else:
             kinds, grid = takers_grid(beside)
             print_table("which other objects take the rest (percent of it)", ["method", *kinds], grid)
-        typer.echo(f"tables {beside.place}\npage   {run / REPORT}")
+        say(f"tables {beside.place}\npage   {run / REPORT}")
 
 
 def print_table(title: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left")
-    for name, cells in rows:
-        table.add_row(name, *cells)
-    Console(width=None if sys.stdout.isatty() else 150).print(table)
+    beside = [place for place, head in enumerate(heads) if head == "poster"]
+    show_table(heads, ((name, *cells) for name, cells in rows), title=title, right=range(1, len(heads)), beside=beside)

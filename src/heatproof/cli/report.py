@@ -9,19 +9,33 @@ import typer
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")],
+    runs: Annotated[list[Path], typer.Argument(help="The folder of a run, or of several.", metavar="RUN...")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The page. Default: report.html in the run's folder, or in that which holds them all."
+        ),
+    ] = None,
     paper_elsewhere: Annotated[
         bool,
         typer.Option("--paper-elsewhere", help="Print the paper's numbers for another network or other data too."),
     ] = False,
 ) -> None:
-    """Print a run's table and write its page again.
+    """Write the page of a run again, or one page over several, and print what it says.
 
-    Example: heatproof report runs/svea-standard
+    Examples:
+
+    heatproof report runs/svea-standard
+
+    heatproof report runs/svea-standard runs/focus-quick runs/clevr-xai-quick --out all.html
     """
     from heatproof.api import load_run
-    from heatproof.cli.run import show_run
+    from heatproof.api import report as write
+    from heatproof.cli.run import show_run, show_verdicts
 
-    loaded = load_run(run)
-    loaded.report()
-    show_run(loaded, paper_elsewhere)
+    loaded = [load_run(run) for run in runs]
+    page = write(loaded, out=out)
+    if len(loaded) == 1:
+        show_run(loaded[0], paper_elsewhere, page)
+    else:
+        show_verdicts(loaded, page)

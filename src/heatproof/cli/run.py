@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,14 +15,16 @@ from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.cli import exit_code
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
+from heatproof.cli.terminal import console, say, show_table
 from heatproof.devices import FULL, Precision
 from heatproof.executors.choice import Engine
 from heatproof.explainers.base import Target
-from heatproof.run_folder import REPORT, default_folder
+from heatproof.results.sequential import MARGIN
+from heatproof.run_folder import REPORT, RunFolder, default_folder
 
 if TYPE_CHECKING:
-    from heatproof.api import Run
     from heatproof.engine.forecast import Forecast
+    from heatproof.report.runs import Run
 
 
 # Options that every run has.
@@ -84,6 +86,14 @@ PrecisionOption = Annotated[
         help="float32, float16 or bfloat16: what is explained in, by each explainer whose scores it does not change.",
     ),
 ]
+UntilSettledOption = Annotated[
+    bool,
+    typer.Option("--until-settled", help="Stop as soon as the order of the methods is settled at 95 %."),
+]
+Margin = Annotated[
+    float,
+    typer.Option(metavar="X", help="With --until-settled: methods that are surely less than this apart need no order."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Try a little of everything, print what the run would cost, and keep nothing.")
 ]
@@ -116,6 +126,8 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
         quiet: Quiet = False,
         device: DeviceOption = "cpu",
         precision: PrecisionOption = FULL,
+        until_settled: UntilSettledOption = False,
+        margin: Margin = MARGIN,
         dry_run: DryRun = False,
     ) -> None:
         what = options | {
@@ -128,7 +140,8 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
             "precision": precision,
         }
         where = {"jobs": jobs, "engine": engine, "address": address, "ship": ship}
-        how = {"resume": resume, "keep_heatmaps": keep_heatmaps, "metrics": metrics} | where
+        how: dict[str, Any] = {"resume": resume, "keep_heatmaps": keep_heatmaps, "metrics": metrics} | where
+        how |= {"until_settled": until_settled, "margin": margin}
         run_or_estimate(name, out or default_folder(name, preset), what, how, dry_run, quiet)
 
     command.__annotations__["preset"] = Preset
@@ -162,15 +175,18 @@ def everything(
     precision: PrecisionOption = FULL,
     dry_run: DryRun = False,
 ) -> None:
-    """Every benchmark on what ships with Heatproof, one after the other.
+    """Every benchmark on what ships with Heatproof, one after the other, and one page over them all.
 
     Example: heatproof run all --preset standard
     """
+    from heatproof.api import load_run, report
+
     failed = False
+    done: list[Run] = []
     for name in benchmarks:
         folder = out / default_folder(name, preset).name
         if dry_run:
-            typer.echo(name)
+            say(name)
         try:
             what = {"preset": preset, "explainers": explainers, "seed": seed, "device": device, "precision": precision}
             how = {"resume": resume, "jobs": jobs, "engine": engine, "address": address}
@@ -179,6 +195,10 @@ def everything(
             if end.exit_code != 2:
                 raise
             failed = True  # some unit of this benchmark; the others can still run
+        if not dry_run and RunFolder(folder).has_run:
+            done.append(load_run(folder))
+    if done:
+        show_verdicts(done, report(done, out=out / REPORT))
     if failed:
         raise typer.Exit(2)
 
@@ -219,53 +239,63 @@ def going_on_said(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stop:
         again = shlex.join(["heatproof", *(word for word in sys.argv[1:] if word != "--no-resume")])
-        typer.echo(f"\nStopped. What is made is kept in {folder}; go on with:\n  {again}", err=True)
+        say(f"\nStopped. What is made is kept in {folder}; go on with:\n  {again}", err=True)
         raise typer.Exit(exit_code(stop)) from None
 
 
-def show_run(run: Run, elsewhere: bool = False) -> None:
-    """The tables, the failures and where to look next."""
-    from rich.console import Console
+def show_run(run: Run, elsewhere: bool = False, page: Path | None = None) -> None:
+    """The tables, the failures, the verdict and where to look next."""
+    from heatproof.results.tables import failure_lines, silent_lines
+    from heatproof.results.terminal import terminal
 
-    from heatproof.results.tables import failure_lines, silent_lines, terminal
-
-    console = Console(width=None if sys.stdout.isatty() else 150)
-    console.print(f"[bold]{run.story.title}[/bold]")
-    console.print("[dim]percent, mean ± half the 95 % interval; floors, ceiling and raw input below the methods[/dim]")
-    for table in terminal(run, console.width, elsewhere):
-        console.print(table)
+    screen = console()
+    say(run.story.title, style="bold")
+    say("percent, mean ± half the 95 % interval; floors, ceiling and raw input below the methods", style="dim")
+    for table in terminal(run, screen.width, elsewhere):
+        screen.print(table)
     for line in silent_lines(run):
-        typer.echo(line)
+        say(line)
+    if settled := run.manifest.get("settled"):
+        say(settled["text"])
     for note in run.manifest["said"]:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     failed = failure_lines(run)
     if failed:
-        typer.echo(f"{len(failed)} unit(s) failed; everything else is kept. Run again to try them once more:", err=True)
+        say(f"{len(failed)} unit(s) failed; everything else is kept. Run again to try them once more:", err=True)
         for line in failed:
-            typer.echo(f"  {line}", err=True)
+            say(f"  {line}", err=True)
     if cost := run.manifest.get("cost"):
-        console.print(f"[dim]{cost_line(cost)}[/dim]", highlight=False)
-    console.print(f"page   {run.folder / REPORT}", highlight=False, soft_wrap=True)
-    console.print(f"table  {run.folder / 'leaderboard.csv'}", highlight=False, soft_wrap=True)
+        say(cost_line(cost), style="dim")
+    say(f"table  {run.folder / 'leaderboard.csv'}")
+    for sentence in run.verdict.sentences:
+        say(sentence)
+    say(f"page   {page or run.folder / REPORT}")
+
+
+def show_verdicts(runs: Sequence[Run], page: Path) -> None:
+    """What the page over several runs says: the sentences of each, those across them, and where it is."""
+    from heatproof.results.across import across_sentences, run_names
+
+    named = dict(zip(run_names(runs), runs, strict=True))
+    for name, run in named.items():
+        say(f"\n{name}")
+        for sentence in run.verdict.sentences:
+            say(f"  {sentence}")
+    if said := across_sentences(named):
+        say("\nAcross runs")
+        for sentence in said:
+            say(f"  {sentence}")
+    say(f"\npage   {page}")
 
 
 def show_forecast(benchmark: str, arguments: dict[str, Any], quiet: bool) -> None:
     """The cost of a run, explainer by explainer."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from heatproof.api import dry_run
 
     with bars(quiet) as progress:
         found: Forecast = dry_run(benchmark, progress=progress, **arguments)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("explainer", "target"):
-        table.add_column(name, overflow="fold")
-    for name in ("cases", "passes", "tried", "CPU s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for line in found.lines:
-        table.add_row(
+    rows: list[tuple[str, ...] | None] = [
+        (
             line.explainer,
             line.target,
             f"{line.cases:,}",
@@ -273,18 +303,17 @@ def show_forecast(benchmark: str, arguments: dict[str, Any], quiet: bool) -> Non
             f"{line.tried:.2g}" if line.tried < 1 else f"{line.tried:,.0f}",
             "fails" if line.failure else f"{line.seconds:,.1f}",
         )
-    table.add_section()
-    for name, seconds in found.besides.items():
-        table.add_row(name, *[""] * 4, f"{seconds:,.1f}")
-    table.add_section()
-    table.add_row("total", *[""] * 4, f"{found.seconds:,.1f}")
-    Console().print(table)
+        for line in found.lines
+    ]
+    sums = [(name, *[""] * 4, f"{seconds:,.1f}") for name, seconds in found.besides.items()]
+    rows += [None, *sums, None, ("total", *[""] * 4, f"{found.seconds:,.1f}")]
+    show_table(("explainer", "target", "cases", "passes", "tried", "CPU s"), rows, right=range(2, 6))
     for line in found.lines:
         if line.failure:
-            typer.echo(f"{line.explainer} would fail: {line.failure}")
+            say(f"{line.explainer} would fail: {line.failure}")
     processes = "one process" if found.processes == 1 else f"{found.processes} processes"
     for note in found.notes:
-        typer.echo(note)
+        say(note)
     units = sum(line.units for line in found.lines)
-    typer.echo(f"{units:,} units of work, at most {found.memory / 10**9:.2f} GB of memory in {processes}.")
-    typer.echo("Measured on the cases that were tried; tables and page too. Nothing was kept.")
+    say(f"{units:,} units of work, at most {found.memory / 10**9:.2f} GB of memory in {processes}.")
+    say("Measured on the cases that were tried; tables and page too. Nothing was kept.")

@@ -12,6 +12,7 @@ from heatproof.benchmarks import Benchmark
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
 from heatproof.cli.run import DeviceOption, Explainers, Seed, TargetOption, preset_option
+from heatproof.cli.terminal import say, show_table
 from heatproof.engine.wanted import CANDIDATES, COUNT, Pick
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
                 **options,
             )
         for line in (*said, f"picture: {path}"):
-            typer.echo(line)
+            say(line)
 
     command.__annotations__["preset"] = Preset
     shown = with_options(command, benchmark)
@@ -103,8 +104,6 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
 
 def show_layers(found: Mapping[str, Sequence[Layer]]) -> None:
     """A table for each network; one for all that have the same layers."""
-    from heatproof.cli.catalogue import show as show_table
-
     alike: dict[tuple[Layer, ...], list[str]] = {}
     for model, layers in found.items():
         alike.setdefault(tuple(layers), []).append(model)

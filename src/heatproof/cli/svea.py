@@ -9,6 +9,7 @@ import typer
 
 from heatproof.cli.bars import Quiet
 from heatproof.cli.run import Seed
+from heatproof.cli.terminal import say, show_table
 from heatproof.metrics.understandability import WindowRule
 
 app = typer.Typer(
@@ -35,9 +36,9 @@ def masked(
     from heatproof.heatmap_files import few
 
     count, problems = masked_inputs(heatmaps, out, window)
-    typer.echo(f"{out}: {count:,} signals")
+    say(f"{out}: {count:,} signals")
     if problems:
-        typer.echo(f"without a region, all zero: {len(problems):,} ({few(problems, '; ')})", err=True)
+        say(f"without a region, all zero: {len(problems):,} ({few(problems, '; ')})", err=True)
 
 
 @app.command()
@@ -55,11 +56,18 @@ def classifiers(
 
     with bars(quiet) as progress:
         found = judge_classifiers(seed, out, progress)
-    for one in found:
-        paper = "" if one.paper is None else f", paper {one.paper:.1%}"
-        typer.echo(
-            f"{one.classifier:<20} {one.accuracy:6.1%} ({one.ci_low:.1%} to {one.ci_high:.1%}), {one.parameters:,}"
-            f" parameters, {one.seconds:.1f} CPU seconds{paper}"
+    rows = [
+        (
+            one.classifier,
+            f"{one.accuracy:.1%}",
+            f"{one.ci_low:.1%} to {one.ci_high:.1%}",
+            "" if one.paper is None else f"{one.paper:.1%}",
+            f"{one.parameters:,}",
+            f"{one.seconds:.1f}",
         )
+        for one in found
+    ]
+    heads = ("classifier", "accuracy", "95 % interval", "paper", "parameters", "CPU s")
+    show_table(heads, rows, right=range(1, len(heads)))
     if out is not None:
-        typer.echo(f"table  {out}")
+        say(f"table  {out}")

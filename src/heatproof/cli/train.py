@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from heatproof.cli.run import DeviceOption
+from heatproof.cli.terminal import say
 from heatproof.models.heads import Learn
 from heatproof.mosaics.datasets import Dataset
 
@@ -49,7 +50,7 @@ def mnist1d_cnn(
         network = train(signals, seed, progress=progress, device=device)
     path = out or Path(f"mnist1d_cnn-{seed}.npz")
     save_weights(network, path)
-    typer.echo(f"{path}: {accuracy(network, test):.1%} of the 1,000 test signals right")
+    say(f"{path}: {accuracy(network, test):.1%} of the 1,000 test signals right")
 
 
 @app.command("focus-classifier")
@@ -75,7 +76,7 @@ def focus_classifier(
         pictures = render_objects("train", per_class, denoise=True, progress=progress)
         network = train(pictures, seed, EPOCHS if epochs is None else epochs, progress=progress, device=device)
     save_weights(network, out)
-    typer.echo(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")
+    say(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")
 
 
 @app.command("vqa")
@@ -114,10 +115,10 @@ def vqa(
         network = train(load_pictures(open_dataset(dataset), progress), schedule, checkpoint, progress, device)
     save_weights(network, out, half=True)
     load_weights(network, out)  # what is measured is what was written
-    typer.echo(f"{out}: written")
+    say(f"{out}: written")
     if others is not None:
         for attribute, (right, asked) in accuracy(reached(network, place), others).items():
-            typer.echo(f"{attribute}: {right} of {asked} right, {right / max(1, asked):.1%}")
+            say(f"{attribute}: {right} of {asked} right, {right / max(1, asked):.1%}")
 
 
 @app.command("relation-network")
@@ -164,13 +165,13 @@ def relation_network(
         network = train(lesson, schedule, checkpoint, progress, device)
         save_weights(network, out)
         load_weights(network, out)  # what is measured is what was written
-        typer.echo(f"{out}: written")
+        say(f"{out}: written")
         parts = {"learned": lesson} | ({} if others is None else {"held-out": others})
         for name, part in parts.items():
             counts = accuracy(network.to(place), part, progress)
             right, asked = (sum(numbers) for numbers in zip(*counts.values(), strict=True))
             kinds = ", ".join(f"{kind} {r} of {n}" for kind, (r, n) in sorted(counts.items()))
-            typer.echo(f"{name} questions: {right:,} of {asked:,} right, {right / asked:.1%} ({kinds})")
+            say(f"{name} questions: {right:,} of {asked:,} right, {right / asked:.1%} ({kinds})")
 
 
 @app.command("focus-head")
@@ -213,11 +214,11 @@ def focus_head(
     table = split or out.with_suffix(".csv")
     save_weights(made.network, out)
     write_split(table, made.train, made.held_out)
-    typer.echo(
+    say(
         f"{out}: {made.accuracy:.1%} of {len(made.held_out)} held-out pictures right"
         f" ({made.train_accuracy:.1%} of the {len(made.train)} it was fitted to)"
     )
-    typer.echo(f"use: heatproof run focus --images {table} --model {made.model} --weights {out} --tile {made.side}")
+    say(f"use: heatproof run focus --images {table} --model {made.model} --weights {out} --tile {made.side}")
 
 
 @app.command("focus-finetune")
@@ -277,9 +278,9 @@ def focus_finetune(
     start = {"model": model, "weights": weights and weights.name, "drawn": drawn}
     write_record(out.with_suffix(".json"), made, tuning, {**start, "tile": side, "train": len(train)})
     if drawn:
-        typer.echo(f"began with random weights in {', '.join(drawn[:6])}" + " ..." * (len(drawn) > 6))
-    typer.echo(
+        say(f"began with random weights in {', '.join(drawn[:6])}" + " ..." * (len(drawn) > 6))
+    say(
         f"{out}: {made.accuracy:.1%} of {len(rest)} held-out pictures right, mean over {len(rest.classes)} classes"
         f" (before: {made.before:.1%})"
     )
-    typer.echo(f"use: heatproof run focus --images {table} --model {model} --weights {out} --tile {side}")
+    say(f"use: heatproof run focus --images {table} --model {model} --weights {out} --tile {side}")

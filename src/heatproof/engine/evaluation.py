@@ -8,7 +8,8 @@ from heatproof.benchmarks.clevr_xai import OpenedQuestions, open_kept
 from heatproof.benchmarks.elsewhere import Told, check_told, open_elsewhere
 from heatproof.benchmarks.kept import KeptRun, find_kept
 from heatproof.engine.kept import Kept
-from heatproof.engine.sources import Source, Stored
+from heatproof.engine.sources import Source
+from heatproof.engine.stored import Stored
 from heatproof.lazy import pl
 from heatproof.progress import Progress
 from heatproof.results.run import Results

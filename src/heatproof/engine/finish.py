@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +10,19 @@ from heatproof.benchmarks.base import Reference
 from heatproof.engine.sources import Source
 from heatproof.errors import HeatproofError
 from heatproof.explainers import explainers
+from heatproof.harmless import csv_writer
 from heatproof.lazy import pl
 from heatproof.progress import Progress
+from heatproof.results.agreement import Orders
 from heatproof.results.columns import gather
 from heatproof.results.leaderboard import AXES, COLUMNS, FURTHER, leaderboard
-from heatproof.run_folder import LEADERBOARD, STATISTICS, SUMMARY, RunFolder, ScoreRows, parquet
+from heatproof.results.verdict import Evidence, judge, methods_of
+from heatproof.run_folder import LEADERBOARD, STATISTICS, SUMMARY, VERDICT, RunFolder, ScoreRows, parquet
+from heatproof.story import Story
 from heatproof.workspace import write_whole
+
+BLOCK = "block drawn"
+"""The column that says what cases were drawn together by a run that stopped once it was settled."""
 
 
 def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress: Progress) -> pl.DataFrame:
@@ -30,26 +37,46 @@ def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress
     opened, story = source.opened, source.story
     names = [metric.name for metric in story.metrics]
     remembered: list[pl.DataFrame] = []
+    shown: list[pl.DataFrame] = []
+    entries, seed = manifest["explainers"], manifest["configuration"]["seed"]
     progress("scoring: whole data set", 0, 3)
+    settled = manifest.get("settled") or {}
+    cluster = story.cluster
+    if drawn := settled.get("chunks"):  # what is drawn as one hangs together, whatever is in it
+        cluster = BLOCK
+        parts = ScoreRows(parts.paths, lambda path: with_block(folder.read_part(path), drawn[path.stem]))
+    every = looked_at(every_row(parts, source, folder, remembered), story, shown)
+    scores = gather(every, names, opened.subsets(), cluster)
+    orders = Orders({words.name: words.higher_is_better for words in story.metrics}, methods_of(entries))
     table = leaderboard(
-        gather(every_row(parts, source, folder, remembered), names, opened.subsets()),
+        scores,
         benchmark=manifest["configuration"]["benchmark"],
         dataset=story.dataset,
-        metrics=names,
+        metrics=story.metrics,
+        families={entry["explainer"]: entry["family"] for entry in entries},
         reference=by_label(opened.reference(), source.published),
-        seed=manifest["configuration"]["seed"],
+        seed=seed,
+        look=orders.add,
     )
     progress("scoring: tables", 1, 3)
-    write_whole(folder.path(LEADERBOARD), table.select(*COLUMNS).write_csv)
-    write_whole(folder.path(STATISTICS), table.select(*AXES, "n", *FURTHER).write_csv)
+    verdict = judge(Evidence(scores, orders, table, story, entries, seed, len(folder.failures())))
+    folder.write_json(folder.path(VERDICT), verdict.plain())
+    write_whole(folder.path(LEADERBOARD), csv_writer(table.select(*COLUMNS)))
+    write_whole(folder.path(STATISTICS), csv_writer(table.select(*AXES, "n", *FURTHER)))
     ending = opened.conclude(remembered[0], remembered[1], table)
-    manifest["story"] = replace(story, notes=tuple(ending.notes), marks=tuple(ending.marks)).plain()
+    notes = (*([settled["text"]] if settled else []), *ending.notes)
+    told = replace(story, notes=notes, marks=tuple(ending.marks))
+    manifest["story"] = replace(told, sections=(*story.sections, *ending.sections)).plain()
     folder.write_manifest(manifest)
     progress("scoring: examples", 2, 3)
     if arrays := source.examples():
-        folder.write_examples(arrays)
+        folder.write_examples(arrays, pl.concat(shown, how="diagonal"))
     progress("scoring: done", 3, 3)
     return table.select(*COLUMNS)
+
+
+def with_block(rows: pl.DataFrame, block: str) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(block).alias(BLOCK))
 
 
 def every_row(
@@ -70,6 +97,14 @@ def every_row(
     write_whole(folder.path(SUMMARY), lambda path: path.write_bytes(parquet(summary)))
     if len(summary):
         yield summary
+
+
+def looked_at(every: Iterable[pl.DataFrame], story: Story, shown: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """All rows; `shown` gets those that the page says of its examples."""
+    condition = pl.col("case").is_in(list(story.examples)) & story.shown
+    for rows in every:
+        shown.append(rows.filter(condition))
+        yield rows
 
 
 def by_label(reference: Reference, published: Mapping[str, str]) -> pl.DataFrame | None:

@@ -9,8 +9,10 @@ from typing import Any
 from heatproof.benchmarks.base import OpenedMasks
 from heatproof.benchmarks.kept import KeptRun
 from heatproof.engine.plan import Task, Unit
-from heatproof.engine.sources import Result, Source, score_stored
+from heatproof.engine.sources import Result, Source
+from heatproof.engine.stored import masked_examples, score_stored
 from heatproof.executors.base import Failure
+from heatproof.run_folder import Arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,3 +44,6 @@ class Kept(Source):
     def compute(self, task: Task) -> list[Result | Failure]:
         (unit,) = task.units
         return [score_stored(self.opened, self.run.heatmaps[unit.folder], unit)]
+
+    def examples(self) -> Arrays:
+        return masked_examples(self.opened)

@@ -133,6 +133,7 @@ def describe(explainer: Explainer) -> dict[str, Any]:
         "explainer": explainer.label,
         "name": explainer.name,
         "family": explainer.family,
+        "paper": explainer.paper,
         "target": explained_quantity(explainer),
         "folder": folder_name(explainer),
         "parameters": json.loads(json.dumps(explainer.parameters, default=str)),

@@ -16,8 +16,10 @@ from heatproof.engine.meter import Meter
 from heatproof.engine.plan import Unit
 from heatproof.engine.precision import settle_precision
 from heatproof.engine.resume import go_on, probe
+from heatproof.engine.settling import Settling, UntilSettled
 from heatproof.engine.sources import Explaining, Result, Source
 from heatproof.executors import Failure
+from heatproof.executors.base import Enough
 from heatproof.executors.choice import Execution
 from heatproof.executors.in_process import InProcess
 from heatproof.executors.threads import side_by_side
@@ -38,8 +40,11 @@ def run_source(
     resume: bool = True,
     how: Execution = LOCAL,
     progress: Progress = silent,
+    until: UntilSettled | None = None,
 ) -> pl.DataFrame:
     """Do what the folder lacks of a run of benchmark `name`, make its tables, and return the leaderboard.
+
+    With `until`, only as much as settles the order of the methods.
 
     A folder whose run had another configuration is an error that says what differs; nothing in it is touched.
     """
@@ -57,7 +62,11 @@ def run_source(
         folder.clear()
     manifest["said"] = list(dict.fromkeys([*manifest["said"], *said]))
     folder.write_manifest(manifest)
-    tasks = source.tasks([unit for unit in source.units() if not folder.has(unit.folder, unit.chunk)])
+    settling = Settling.of(source, folder, until, seed) if until and isinstance(source, Explaining) else None
+    if settling is not None:
+        tasks = settling.missing()
+    else:
+        tasks = source.tasks([unit for unit in source.units() if not folder.has(unit.folder, unit.chunk)])
     meter = Meter(tasks, progress)
 
     def deliver(place: int, outcome: list[Result | Failure] | Failure) -> None:
@@ -73,6 +82,8 @@ def run_source(
                 folder.write_manifest(manifest)
             folder.write_part(unit.folder, unit.chunk, result.rows, result.heatmaps, here)
         meter.finished(place, failed=sum(isinstance(result, Failure) for result in outcomes))
+        if settling is not None and settling.arrived(units):
+            raise Enough
 
     threads = 1
     if tasks:
@@ -83,6 +94,9 @@ def run_source(
         usage = executor.run(source, tasks, deliver, meter.look)
         manifest["cost"] = asdict(usage) | {"seconds": time.perf_counter() - start}
         threads = max(1, usage.processes - 1)
+    if settling is not None:
+        manifest["settled"] = settling.told()
+        folder.write_manifest(manifest)
     with side_by_side(threads):
         return finish(folder, source, manifest, progress)
 

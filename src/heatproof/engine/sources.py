@@ -1,4 +1,4 @@
-"""Where rows come from: explain, then score; or score heatmaps that are stored."""
+"""Where rows come from: explain, then score; heatmaps that are there already are in `stored` and `kept`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from heatproof.benchmarks.base import Opened, OpenedCases, OpenedMasks, metric_words, score_rows
+from heatproof.benchmarks.base import Opened, OpenedCases, metric_words, score_rows
 from heatproof.cases import Batch, Chunk
 from heatproof.devices import FULL, Precision
 from heatproof.engine.manifest import describe_all, machine, machines
@@ -18,8 +18,8 @@ from heatproof.engine.placement import Placement
 from heatproof.engine.plan import Task, Unit, folder_name, make_tasks, make_units
 from heatproof.errors import HeatproofError
 from heatproof.executors.base import Failure, attempt
+from heatproof.executors.memory import peak_memory
 from heatproof.explainers.base import QUANTITIES, Explainer, ScoreExplainer, Size
-from heatproof.heatmap_files import Heatmaps
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.base import Metric, missing_for
 from heatproof.metrics.scoring import score_with
@@ -235,18 +235,27 @@ class Explaining(Source):
         batch = self.loaded(first.chunk)
         explainers = [self.by_folder[unit.folder] for unit in task.units]
         model = self.form(first.chunk.model, explainers[0])
-        start = time.perf_counter()
-        with counted_passes(model) as passes:
+        clock = time.process_time if self.device == "cpu" else time.perf_counter  # what others compute does not count
+        start = clock()
+        with counted_passes(model) as passes, peak_memory() as peak:
             found = self.relevances(explainers, model, batch)
-        cost = passes.alone(time.perf_counter() - start, len(batch), len(found))
+        cost = passes.alone(clock() - start, len(batch), len(found)) | (
+            {"memory": float(peak.bytes)} if peak.first else {}
+        )
         judge = self.placement.reached(self.opened.form(first.chunk.model, explainers[0]))
         kept = [i for i, case in enumerate(batch.ids) if self.keep_all or case in self.opened.story.examples]
         results: list[Result | Failure] = []
         for unit, relevance in zip(task.units, found, strict=True):
             scores = pl.concat([self.scores(batch, relevance, judge), cost_rows(batch, cost)], how="diagonal")
-            heatmaps = {"ids": np.asarray([batch.ids[i] for i in kept]), "relevance": relevance[kept].cpu().numpy()}
+            heatmaps = {"ids": np.asarray([batch.ids[i] for i in kept]), **self.stored(relevance[kept])}
             results.append(Result(labelled(scores, unit), heatmaps, self.made_on[unit.folder]))
         return results
+
+    def stored(self, relevance: torch.Tensor) -> Arrays:
+        """Relevance as the folder has it: whole where all is kept, and of a sample what people look at."""
+        if self.keep_all:
+            return {"relevance": relevance.cpu().numpy()}
+        return {"heat": relevance.sum(1, keepdim=True).cpu().numpy()}
 
     def relevance(self, explainer: Explainer, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Relevance of all cases, a few at a time; `model` is what `form` gives."""
@@ -288,7 +297,7 @@ class Explaining(Source):
         found: dict[str, Batch] = {}
         for chunk in self.opened.chunks_with(list(wanted)) if wanted else ():
             batch = self.loaded(chunk)
-            found |= {case: batch[i : i + 1] for i, case in enumerate(batch.ids) if case in wanted}
+            found |= {case: alone(batch, i) for i, case in enumerate(batch.ids) if case in wanted}
         cases = [found[case] for case in wanted if case in found]
         if not cases:
             return {}
@@ -298,47 +307,11 @@ class Explaining(Source):
         return arrays | {f"mask.{name}": mask for name, mask in masks.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class Stored(Source):
-    """Score heatmaps that were made elsewhere; `called` is their name in the tables."""
-
-    opened: OpenedMasks
-    heatmaps: Heatmaps
-    called: str
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return super().settings | {"heatmaps": self.heatmaps.stamp}
-
-    @property
-    def published(self) -> Mapping[str, str]:
-        """Heatmaps that are called like a method stand beside its published number."""
-        return {self.called: self.called}
-
-    def entries(self) -> list[dict[str, Any]]:
-        plain: dict[str, Any] = {"parameters": {}, "limits": {}, "source": None}
-        names = dict.fromkeys(("explainer", "name", "short", "folder"), self.called)
-        return [names | {"family": "other", "target": "", **plain}]
-
-    def units(self) -> list[Unit]:
-        return [Unit(self.called, self.called, "", chunk) for chunk in self.opened.chunks()]
-
-    def compute(self, task: Task) -> list[Result | Failure]:
-        (unit,) = task.units
-        return [score_stored(self.opened, self.heatmaps, unit)]
-
-
-def score_stored(opened: OpenedMasks, heatmaps: Heatmaps, unit: Unit) -> Result:
-    """The rows of a unit whose heatmaps are on disk."""
-    found = [heatmaps.usable(name, opened.space, opened.size_hint) for name in opened.cases(unit.chunk)]
-    channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
-    relevance = np.full((len(found), channels, *opened.space), np.nan)
-    for place, (heatmap, _) in enumerate(found):
-        if heatmap is not None:
-            relevance[place] = 0.0
-            relevance[place, : len(heatmap)] = heatmap
-    rows = opened.score(unit.chunk, relevance, [problem for _, problem in found])
-    return Result(labelled(rows, unit), {"ids": np.asarray([])})
+def alone(batch: Batch, place: int) -> Batch:
+    """One case of a batch, without holding the others in memory."""
+    case = batch[place : place + 1]
+    masks = {name: mask.clone() for name, mask in case.masks.items()}
+    return replace(case, inputs=case.inputs.clone(), context=(), masks=masks)
 
 
 def labelled(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:

@@ -34,16 +34,23 @@ class Usage:
 
 
 Deliver: TypeAlias = Callable[[int, Any], None]
-"""Takes the place of a task, and what it gave or its Failure."""
+"""Takes the place of a task, and what it gave or its Failure; raises Enough if the others need not be done."""
 Watch: TypeAlias = Callable[[Mapping[int, float]], None]
 """Takes the places of the tasks that are being done, each with how much of it is done (0 to 1)."""
+
+
+class Enough(Exception):  # noqa: N818
+    """What was delivered is all that is needed."""
 
 
 class Executor(Protocol):
     """A way to do tasks."""
 
     def run(self, work: Work, tasks: Sequence[Any], deliver: Deliver, watch: Watch) -> Usage:
-        """Do every task, in about this order, and deliver what it gave; one that fails leaves the others alone."""
+        """Do every task, in about this order, and deliver what it gave; one that fails leaves the others alone.
+
+        Where that raises Enough, the rest is left undone.
+        """
 
 
 class CannotSendError(HeatproofError):

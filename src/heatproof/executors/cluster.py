@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from heatproof.errors import HeatproofError
-from heatproof.executors.base import Deliver, Failure, Usage, Watch, Work, attempt
+from heatproof.executors.base import Deliver, Enough, Failure, Usage, Watch, Work, attempt
 from heatproof.executors.memory import most_memory
 from heatproof.executors.packing import Packed, pack, unpack
 from heatproof.executors.set_up import ONE_THREAD, keep_memory, one_thread
@@ -53,23 +53,27 @@ class Cluster:
             remote = ray.remote(num_cpus=1, num_gpus=self.gpus, max_retries=RETRIES)(compute)
             waiting, running = deque(range(len(tasks))), dict[Any, int]()
             seconds, memory = dict[str, float](), dict[str, int]()
-            while waiting or running:
-                cores = self.jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
-                while waiting and len(running) < AHEAD * cores:
-                    # The packed work stands in a list, so that Ray hands over the reference and not the whole.
-                    task = waiting.popleft()
-                    running[remote.remote([reference], name, task)] = task
-                finished, _ = ray.wait(list(running), timeout=LOOKS)
-                for one in finished:
-                    place = running.pop(one)
-                    try:
-                        outcome, process, cpu, most = ray.get(one)
-                    except ray.exceptions.RayError as problem:
-                        deliver(place, lost(problem))
-                        continue
-                    seconds[process], memory[process] = cpu, most
-                    deliver(place, outcome)
-                watch(dict.fromkeys(list(running.values())[:cores], 0.0))
+            try:
+                while waiting or running:
+                    cores = self.jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+                    while waiting and len(running) < AHEAD * cores:
+                        # The packed work stands in a list, so that Ray hands over the reference and not the whole.
+                        task = waiting.popleft()
+                        running[remote.remote([reference], name, task)] = task
+                    finished, _ = ray.wait(list(running), timeout=LOOKS)
+                    for one in finished:
+                        place = running.pop(one)
+                        try:
+                            outcome, process, cpu, most = ray.get(one)
+                        except ray.exceptions.RayError as problem:
+                            deliver(place, lost(problem))
+                            continue
+                        seconds[process], memory[process] = cpu, most
+                        deliver(place, outcome)
+                    watch(dict.fromkeys(list(running.values())[:cores], 0.0))
+            except Enough:
+                for one in running:
+                    ray.cancel(one, force=True)  # an interrupted process would be half of what the next task needs
         return Usage(sum(seconds.values()), sum(memory.values()) + most_memory(), 1 + len(seconds))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from heatproof.executors.base import Deliver, Usage, Watch, Work, attempt
+from heatproof.executors.base import Deliver, Enough, Usage, Watch, Work, attempt
 from heatproof.executors.memory import most_memory
 from heatproof.executors.set_up import one_thread
 from heatproof.progress import listening
@@ -20,7 +21,7 @@ class InProcess:
 
     def run(self, work: Work, tasks: Sequence[Any], deliver: Deliver, watch: Watch) -> Usage:
         start = time.process_time()
-        with one_thread():
+        with one_thread(), suppress(Enough):
             for place, task in enumerate(tasks):
                 watch({place: 0.0})
                 with listening(partial(reached, watch, place)):

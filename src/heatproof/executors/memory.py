@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 PAGE = mmap.PAGESIZE
+LOOKS = 0.01
+"""Seconds between two looks at what is allocated."""
 
 
 def most_memory() -> int:
@@ -67,3 +74,64 @@ def held_now() -> Held:
     words = [line.split() for line in lines if line.startswith("Rss")]
     found = {name: int(size) * 1024 for name, size, _ in words}
     return Held(found["RssAnon:"], found["RssFile:"] + found["RssShmem:"])
+
+
+class Mallinfo(ctypes.Structure):
+    """What glibc's mallinfo2 tells, in bytes; `uordblks` is what is in use on heaps, `hblkhd` what is mapped."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+    ))  # fmt: skip
+
+
+@cache
+def allocator() -> Any:
+    """The C library's function that tells what is allocated; None where there is none."""
+    try:
+        ask = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError, TypeError):
+        return None
+    ask.restype = Mallinfo
+    return ask
+
+
+def allocated() -> int:
+    """Bytes that this process has allocated and not freed; 0 where the system does not tell.
+
+    Memory that is kept for later does not count, so this falls when something is freed, which pages held do not.
+    """
+    ask = allocator()
+    if ask is None:
+        return 0
+    told = ask()
+    return int(told.uordblks + told.hblkhd)
+
+
+@dataclass
+class Peak:
+    """The most bytes seen beyond what was allocated at first."""
+
+    first: int = field(default_factory=allocated)
+    bytes: int = 0
+
+    def look(self) -> None:
+        self.bytes = max(self.bytes, allocated() - self.first)
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """How much more than before is allocated at most in here, looked at a hundred times a second."""
+    seen, done = Peak(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(LOOKS):
+            seen.look()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
+        seen.look()

@@ -9,12 +9,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heatproof.executors.base import Deliver, Failure, Usage, Watch, Work, attempt
+from heatproof.executors.base import Deliver, Enough, Failure, Usage, Watch, Work, attempt
 from heatproof.executors.interrupts import interrupts_held
 from heatproof.executors.memory import held_together, resident
 from heatproof.executors.packing import pack, unpack
@@ -59,9 +59,15 @@ class Shift:
     resident: int = 0
 
     def work(self, count: int) -> Usage:
+        waiting, suspects = deque(range(count)), deque[int]()
+        with suppress(Enough):
+            self.work_through(waiting, suspects)
+        return Usage(sum(self.cpu.values()), self.memory, self.jobs + 1)
+
+    def work_through(self, waiting: deque[int], suspects: deque[int]) -> None:
+        """Do what waits, then alone what is suspected of having killed a worker."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        waiting, suspects = deque(range(count)), deque[int]()
         while waiting or suspects:
             # A task in whose time a worker died is done again with no other beside it, so that it is known whose doing
             # it was.
@@ -82,7 +88,6 @@ class Shift:
                     suspects.extend(begun)
                     waiting.extendleft(task for task in reversed(under_way) if task not in begun)
                 self.running.clear()
-        return Usage(sum(self.cpu.values()), self.memory, self.jobs + 1)
 
     @contextmanager
     def workers(self, count: int) -> Iterator[Any]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import ceil
 from pathlib import Path
 
-from heatproof.api import Run
 from heatproof.errors import HeatproofError, require_whole
-from heatproof.experiments.bias_words import lowest_panel, section, sheet
+from heatproof.experiments.bias_words import lowest_panel, reach_words, section, sheet
 from heatproof.experiments.figures import pair_matrix
 from heatproof.experiments.focus import write_text
 from heatproof.experiments.worst import look_up, numbered_name, plain_name, write_named, write_worst
+from heatproof.harmless import csv_writer
 from heatproof.lazy import pl
 from heatproof.mosaics.pictures import read_table
 from heatproof.progress import Progress, silent
+from heatproof.report.runs import Run
 from heatproof.report.sections import write_section
 from heatproof.report.sheet import write_sheet
 from heatproof.results.bias import (
@@ -35,6 +37,7 @@ from heatproof.results.bias import (
     tile_shares,
     worst_mosaics,
 )
+from heatproof.results.bias_reach import Reach, reach_of
 from heatproof.workspace import write_whole
 
 COUNT = 8
@@ -57,6 +60,7 @@ class Findings:
     page               for an expert; None where there can be no pictures
     without_pictures   why, then
     follows_class      whether Focus over all classes is surely above chance, so that heatmaps can be trusted in this
+    reach, reached     how many pairs were tested and what could have been seen, in numbers and in words
     """
 
     classes: pl.DataFrame
@@ -69,6 +73,8 @@ class Findings:
     page: Path | None
     without_pictures: str | None
     follows_class: bool
+    reach: Reach
+    reached: str
 
 
 def write_bias(
@@ -114,30 +120,42 @@ def write_bias(
     except HeatproofError as error:  # the pairs are found all the same
         problem = str(error)
 
-    overall = over_all_classes(shares)
+    overall, reach = over_all_classes(shares), reach_of(pairs, table, below, level)
     settings = (
         {name: entry[name] for name in ("explainer", "target", "folder")}
         | {"model": first_model(run)}
         | overall
         | {"below": below, "level": level, "without_pictures": problem}
         | {"mosaics": len(shares), "without_relevance": int(shares["share_0"].is_nan().sum()), "least": LEAST}
+        | {"per_class": ceil(len(shares) / shares["target_class"].n_unique()), "reach": asdict(reach)}
         | {"lowest_target": first, "lowest_partner": second, "is_lowest": target is None and partner is None}
     )
     for name, frame in (("classes", classes), ("partners", partners), ("pairs", table), ("worst", worst)):
-        write_whole(place / f"{name}.csv", frame.write_csv)
+        write_whole(place / f"{name}.csv", csv_writer(frame))
     write_text(place / "matrix.svg", pair_matrix(table, below))
     write_text(place / "bias.json", json.dumps(settings, indent=2) + "\n")
     panel = lowest_panel(settings, mosaics, len(every), beside.name)
-    write_section(run.files, entry["folder"], section(settings, table, classes, partners, worst, panel))
+    write_section(run.files, entry["folder"], section(settings, reach, table, classes, partners, worst, panel))
     page = None
     if problem is None:
-        write_whole(beside / "mosaics.csv", with_files(mosaics).write_csv)
+        write_whole(beside / "mosaics.csv", csv_writer(with_files(mosaics)))
         line = next(table.filter(target_class=first, other_class=second).iter_rows(named=True), None)
         about = f"run {run.folder.name}, seed {run.manifest['configuration']['seed']}, {run.manifest['created'][:10]}"
         page = write_sheet(beside / PAGE, sheet(settings, line, classes, partners, mosaics, len(every)), about)
     run.report()
     return Findings(
-        classes, first, second, partners, mosaics, table, place, page, problem, bool(overall["follows_class"])
+        classes,
+        first,
+        second,
+        partners,
+        mosaics,
+        table,
+        place,
+        page,
+        problem,
+        bool(overall["follows_class"]),
+        reach,
+        reach_words(reach, settings["per_class"]),
     )
 
 

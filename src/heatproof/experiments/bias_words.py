@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, TypeAlias
 
 from heatproof.experiments.worst import numbered_name, picture_name
 from heatproof.lazy import pl
+from heatproof.results.bias import LEAST
+from heatproof.results.bias_reach import Reach
 from heatproof.story import Cell, Panel, Paragraph, Plate, Section, Table
 
 Row: TypeAlias = Mapping[str, Any]
@@ -30,8 +33,28 @@ LIMITS = (
 )
 
 
+def reach_words(reach: Reach, per_class: int) -> str:
+    """What the test could have seen, and how many mosaics it takes; `per_class` are those of each target class."""
+    usual = f"{reach.usual:g} mosaic{'s' if reach.usual != 1 else ''}"
+    needed = f"{reach.needed:,} of each pair (about {ceil(per_class * reach.grow):,} of each class, --per-class)"
+    about = "at worst" if reach.at_worst else "some"
+    find = f"to find a pair with a share of {percent(reach.sought)} %, four times of five, takes {about} {needed}"
+    if not reach.tested:
+        first = ceil(per_class * reach.first)
+        return (
+            f"With {usual} of a pair (median) no bias could have been seen, of whatever size. A test takes {LEAST} of a"
+            f" pair, that is about {first:,} of each class; {find}."
+        )
+    if reach.seen is None:
+        return f"With {usual} of a pair (median) not even a share of 0 % would mostly have been found; {find}."
+    seen = f"a share of {percent(reach.seen)} % or less would have been found four times of five"
+    more = "" if reach.usual >= reach.needed else f"; {find}"
+    return f"With {usual} of a pair (median) {seen}{more}."
+
+
 def section(
     settings: Row,
+    reach: Reach,
     pairs: pl.DataFrame,
     classes: pl.DataFrame,
     partners: pl.DataFrame,
@@ -48,20 +71,26 @@ def section(
         focus_table(f"Focus of {target} beside each other class", "partner", partners),
         lowest,
     ]
-    test = f"(t-test corrected for skewness, level {settings['level']:g}, by Holm's method for {len(pairs)} pairs)"
+    test = f"(t-test corrected for skewness, level {settings['level']:g}, by Holm's method for {reach.tested} pairs)"
+    seen = reach_words(reach, settings["per_class"])
     blocks += [Paragraph(f"{DIFFERENCE} {SHARE}", "Our test.")]
     if len(found):
-        lead = f"{len(found)} of {len(pairs)} pairs found:"
+        lead = f"{len(found)} of {reach.tested} tested pairs found:"
         blocks.append(Paragraph(f"share surely below {percent(settings['below'])} % {test}.", lead, "bad"))
         if not settings["follows_class"]:
             blocks.append(Paragraph(caution(settings), "Caution:", "bad"))
+    elif reach.tested:
+        said = f"No pair of {reach.tested} has a share surely below {percent(settings['below'])} % {test}. {seen}"
+        blocks.append(Paragraph(said, "Nothing found.", "" if reach.untested else "good"))
     else:
-        said = f"No pair of {len(pairs)} has a share surely below {percent(settings['below'])} % {test}."
-        blocks.append(Paragraph(said, "Nothing found.", "good"))
+        said = f"None of {reach.pairs} pairs has the {settings['least']} mosaics that a test takes. {seen}"
+        blocks.append(Paragraph(said, "Nothing tested.", "bad"))
     blocks.append(Paragraph(LIMITS, tone="soft"))
-    if untested := len(pairs.filter(pl.col("n") < settings["least"])):
-        few = f"{untested} pair(s) have fewer than {settings['least']} mosaics and were not tested."
-        blocks.append(Paragraph(few, tone="soft"))
+    if reach.tested and reach.untested:
+        few = (
+            f"{reach.untested} of {reach.pairs} pairs have fewer than {settings['least']} mosaics and were not tested."
+        )
+        blocks.append(Paragraph(few, tone="soft" if len(found) else "bad"))
     blocks += [panel(pair, of_pair(worst, pair)) for pair in shown]
     if settings["without_pictures"]:
         blocks.append(Paragraph(f"Without pictures: {settings['without_pictures']}", tone="soft"))
@@ -258,4 +287,6 @@ def percent(share: float) -> str:
 
 
 def p_value(row: Row) -> str:
+    if row["p_corrected"] is None:
+        return "p: none, not tested"
     return "p < 0.001" if row["p_corrected"] < 0.001 else f"p = {row['p_corrected']:.2g}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heatproof import mnist1d
+from heatproof.harmless import csv_writer
 from heatproof.lazy import np, pl
 from heatproof.metrics.understandability import read_regions
 from heatproof.progress import Progress, silent
@@ -66,7 +67,7 @@ def judge_classifiers(seed: int = 0, out: Path | None = None, progress: Progress
             Judged(name, parameters, float(right.mean()), float(low[0]), float(high[0]), seconds, PUBLISHED.get(name))
         )
     if out is not None:
-        write_whole(out, pl.DataFrame([asdict(judged) for judged in found]).write_csv)
+        write_whole(out, csv_writer(pl.DataFrame([asdict(judged) for judged in found])))
     return found
 
 

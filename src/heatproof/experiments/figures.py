@@ -194,7 +194,8 @@ def matrix_cell(pair: Mapping[str, Any], below: float, x: float, y: float) -> li
     """One square of the matrix with its number."""
     colour, strength = shade(pair["share"], below)
     edge = ' stroke="#1c2733" stroke-width="3"' if pair["found"] else ""
-    tip = f"{pair['target_class']} beside {pair['other_class']}: n = {pair['n']}, p = {pair['p_corrected']:.2g}"
+    p = "not tested" if pair["p_corrected"] is None else f"p = {pair['p_corrected']:.2g}"
+    tip = f"{pair['target_class']} beside {pair['other_class']}: n = {pair['n']}, {p}"
     return [
         f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" fill="{colour}" fill-opacity="{strength:.2f}"'
         f"{edge}><title>{escape(tip)}</title></rect>",

@@ -6,18 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from heatproof.api import Run, run
+from heatproof.api import run
 from heatproof.errors import unknown_name
 from heatproof.experiments.figures import box_plot, histograms
+from heatproof.harmless import csv_writer, visible
 from heatproof.lazy import pl
 from heatproof.models.versions import EVERYTHING, without_draw
 from heatproof.mosaics.mosaics import LAYOUTS
 from heatproof.mosaics.published import under_paper_pooling
 from heatproof.progress import Progress, silent
+from heatproof.report.runs import Run
 from heatproof.workspace import write_whole
 
 Part = Literal["cascade", "histogram"]
 """Of the test with random weights: block by block, and all at once."""
+FIGURES_OF_PARTS = (("randomise", "cascade"), ("histogram", "histogram"))
+"""The figure that each part makes."""
 
 
 def layouts(
@@ -85,7 +89,7 @@ def written(out: Path, name: str, title: str, groups: dict[str, list[float]]) ->
 
 
 def write_groups(path: Path, groups: Mapping[str, Sequence[float]]) -> None:
-    write_whole(path, group_table(groups).write_csv)
+    write_whole(path, csv_writer(group_table(groups)))
 
 
 def group_table(groups: Mapping[str, Sequence[float]]) -> pl.DataFrame:
@@ -94,4 +98,4 @@ def group_table(groups: Mapping[str, Sequence[float]]) -> pl.DataFrame:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda temporary: temporary.write_text(visible(text), encoding="utf-8"))

@@ -19,18 +19,19 @@ from heatproof.clevr.objects import Look, Looks, render_objects, write_pictures
 from heatproof.clevr.rendering import world
 from heatproof.errors import HeatproofError, require_whole
 from heatproof.experiments.bias import write_bias
+from heatproof.harmless import csv_writer
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, silent
 from heatproof.results.bias import (
     LEVEL,
     chosen_explainer,
     find_pairs,
-    holm,
     lowest_pair,
     means_by,
     pair_rows,
     tile_shares,
 )
+from heatproof.results.contest import holm
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def by_comparison(pairs: pl.DataFrame) -> Pairs:
         beside = pairs.filter(target_class=target).drop_nans("share")
         this, rest = (beside.filter(choice)["share"] for choice in pair_and_rest(other))
         p[target, other] = float(ttest_ind(this, rest, equal_var=False, alternative="less").pvalue)
-    corrected = zip(p, holm(list(p.values())), strict=True)
+    corrected = zip(p, holm(np.array(list(p.values()))), strict=True)
     return sorted([pair for pair, value in corrected if value < LEVEL], key=lambda pair: p[pair])
 
 
@@ -198,7 +199,7 @@ def validate(
         rows.append(judge(planting, out))
     progress("planted bias: done", len(plan), len(plan))
     table = pl.DataFrame([{k: words(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows])
-    write_whole(out / "planted-bias.csv", table.write_csv)
+    write_whole(out / "planted-bias.csv", csv_writer(table))
     return rows
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heatproof.api import Run
 from heatproof.benchmarks.kept import find_kept
 from heatproof.errors import HeatproofError
 from heatproof.experiments.poster import PARTS, TITLES, Claim, as_printed, claims, poster_table
 from heatproof.experiments.rest import REACHED, reach, takers
+from heatproof.harmless import csv_writer
 from heatproof.lazy import pl
 from heatproof.progress import Progress, silent
+from heatproof.report.runs import Run
 from heatproof.report.sections import write_section
 from heatproof.story import Cell, Panel, Paragraph, Section, Table
 from heatproof.workspace import write_whole
@@ -59,7 +60,7 @@ def write_poster(folder: Path, dataset: Path | None = None, progress: Progress =
     beside = Beside(next(iter(run.manifest["models"])), run.short, table, claims(table), near, taken, without, place)
     for name, frame in (("poster", table), ("reach", near), ("takers", taken)):
         if len(frame):
-            write_whole(place / f"{name}.csv", frame.write_csv)
+            write_whole(place / f"{name}.csv", csv_writer(frame))
     write_section(run.files, NAME, section(beside))
     run.report()
     return beside

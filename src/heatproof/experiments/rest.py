@@ -19,7 +19,7 @@ from heatproof.heatmap_files import Heatmaps
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, silent
 from heatproof.results.run import Results
-from heatproof.results.tables import BASELINE_FAMILIES
+from heatproof.results.verdict import BASELINES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def reach(run: Results) -> pl.DataFrame:
     if OTHERS not in both.columns:  # CLEVR-XAI's release may be downloaded without these masks
         both = both.with_columns(pl.lit(None, dtype=pl.Float64).alias(OTHERS))
     own = pl.col(column["ground_truth"])
-    methods = [e["explainer"] for e in run.manifest["explainers"] if e["family"] not in BASELINE_FAMILIES]
+    methods = [e["explainer"] for e in run.manifest["explainers"] if e["family"] not in BASELINES]
     return (
         both.filter(pl.col("explainer").is_in(methods) & own.is_not_null())
         .group_by("explainer", maintain_order=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heatproof.api import Run
 from heatproof.benchmarks.focus_alone import accuracy_alone
 from heatproof.benchmarks.references import read_reference
 from heatproof.engine.manifest import is_object
@@ -16,9 +15,11 @@ from heatproof.errors import HeatproofError
 from heatproof.experiments.figures import Dots, scatter
 from heatproof.experiments.focus import write_text
 from heatproof.experiments.worst import recipe_of
+from heatproof.harmless import csv_writer, markdown_code, markdown_text
 from heatproof.lazy import np, pl
 from heatproof.mosaics.mosaics import check_files
 from heatproof.progress import Progress, silent
+from heatproof.report.runs import Run
 from heatproof.results.bias import first_model, require_focus
 from heatproof.results.run import Results
 from heatproof.workspace import write_whole
@@ -112,9 +113,9 @@ def write_table(
     if correlation["networks"].max() is None:
         notes.append(f"Fewer than {LEAST} networks have an accuracy, so there is no correlation of Focus with it.")
     made = FocusTable(table, correlation, notes, Path(out))
-    write_whole(made.folder / "table.csv", table.write_csv)
+    write_whole(made.folder / "table.csv", csv_writer(table))
     write_text(made.folder / "table.md", markdown(made))
-    write_whole(made.folder / "correlation.csv", correlation.write_csv)
+    write_whole(made.folder / "correlation.csv", csv_writer(correlation))
     write_text(made.folder / "accuracy.svg", plot(table, published, correlation))
     return made
 
@@ -276,9 +277,10 @@ def markdown(made: FocusTable) -> str:
     """The table, the correlations and the notes."""
     heads, *lines = made.lines()
     align = ["---"] * 2 + ["---:"] * (len(heads) - 2)
-    rows = ["| " + " | ".join(line) + " |" for line in (heads, align, *lines)]
+    rows = ["| " + " | ".join(map(markdown_text, line)) + " |" for line in (heads, align, *lines)]
     told = [
-        f"- `{line['method']}`: {correlation_words(line, '')}; the paper's table {correlation_words(line, 'paper_')}"
+        f"- {markdown_code(line['method'])}: {correlation_words(line, '')};"
+        f" the paper's table {correlation_words(line, 'paper_')}"
         for line in made.correlation.iter_rows(named=True)
     ]
     parts = [
@@ -286,7 +288,7 @@ def markdown(made: FocusTable) -> str:
         "\n".join(rows),
         "Correlation of mean Focus with accuracy over networks (Pearson; Spearman):",
         "\n".join(told),
-        *made.notes,
+        *map(markdown_text, made.notes),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -8,6 +8,7 @@ from heatproof.explainers import (
     gradients,
     kernel_shap,
     lime,
+    noised,
     perturbation,
     propagation,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "gradients",
     "kernel_shap",
     "lime",
+    "noised",
     "perturbation",
     "propagation",
     "register_explainer",

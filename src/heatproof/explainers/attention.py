@@ -1,15 +1,117 @@
-"""What a transformer looked at, by its attention alone."""
+"""What a transformer looked at, by its attention: alone, or weighed by what the score gains by it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import Explainer, Size, register_explainer
+from heatproof.explainers.base import (
+    Explainer,
+    ScoreExplainer,
+    Size,
+    quantity_of,
+    register_explainer,
+    require_one_of,
+)
 from heatproof.explainers.cam import resize
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom
+
+if TYPE_CHECKING:
+    from heatproof.explainers.attention_maps import AttentionMaps
+
+HEADS = ("mean", "min", "max")
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A pass of a transformer: its outputs, and its attention (B, heads, T, T) block by block, with their graph."""
+
+    outputs: torch.Tensor
+    blocks: list[torch.Tensor]
+    extent: torch.Size
+    """Of the grid of patches."""
+    maps: AttentionMaps
+
+    @property
+    def tokens(self) -> int:
+        return self.blocks[-1].shape[-1]
+
+    def heatmap(self, looks: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """What each token looks at (B, T, T) as a map: the class token's row, or the mean row where there is none."""
+        return self.on_grid(looks[:, 0] if self.further else looks.mean(1), batch)
+
+    @property
+    def further(self) -> int:
+        """Tokens before those of patches."""
+        return self.tokens - self.extent.numel()
+
+    def on_grid(self, row: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """A value of each token (B, T), up-sampled to the inputs; further tokens are left out."""
+        patches = row.detach()[:, self.further :].reshape(len(batch), 1, *self.extent)
+        return resize(patches, batch.space)
+
+
+def look(name: str, model: torch.nn.Module, batch: Batch) -> Seen:
+    """Run a transformer, and see its attention."""
+    from heatproof.explainers.attention_maps import AttentionMaps, grid_of, require_one_grid
+
+    # With gradients, because without torch's own blocks take a short cut that hides their attention.
+    with torch.enable_grad(), AttentionMaps(model) as attention:
+        outputs = model(batch.inputs.detach().requires_grad_(), *batch.context)
+    if not attention.maps:
+        raise HeatproofError(
+            f"{name} needs a transformer, and no attention was seen in this model;"
+            " take a class activation map or a gradient method (heatproof list explainers)."
+        )
+    require_one_grid(attention.maps, name)
+    tokens = attention.maps[-1].shape[-1]
+    blocks = [by_heads(found, len(batch)) for found in attention.maps]
+    return Seen(outputs, blocks, grid_of(attention.patches, tokens, name), attention)
+
+
+def by_heads(attention: torch.Tensor, cases: int) -> torch.Tensor:
+    """Attention as (B, heads, T, T), whatever its own axes before the last two."""
+    return attention.reshape(cases, -1, *attention.shape[-2:])
+
+
+def over_heads(attention: torch.Tensor, how: str) -> torch.Tensor:
+    """(B, T, T): the mean, least or greatest of the heads."""
+    if how == "mean":
+        return attention.mean(1)
+    return attention.amin(1) if how == "min" else attention.amax(1)
+
+
+@register_explainer("raw_attention")
+@dataclass(frozen=True, kw_only=True)
+class RawAttention(Explainer):
+    """The attention of one block, the last by default: what its class token looks at, or the mean token.
+
+    block  counted from zero; -1 is the last
+    heads  mean, min or max over the heads
+    """
+
+    family = "attention"
+    paper = "Vaswani et al. 2017"
+    cost = "1"
+
+    block: int = -1
+    heads: str = "mean"
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "heads", HEADS)
+
+    def passes(self, size: Size) -> int:
+        return 1
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        seen = look(self.name, model, batch)
+        if not -len(seen.blocks) <= self.block < len(seen.blocks):
+            raise HeatproofError(f"{self.name}: block is {self.block}, and this model has {len(seen.blocks)} blocks.")
+        return seen.heatmap(over_heads(seen.blocks[self.block], self.heads), batch)
 
 
 @register_explainer("attention_rollout")
@@ -19,34 +121,123 @@ class AttentionRollout(Explainer):
 
     The heatmap is the class token's row of it over the grid of patches, or the mean row where there is no class token.
     It does not depend on the class that is explained.
+
+    heads    mean, min or max over the heads
+    discard  share of each A's entries, the smallest, that count as zero; rows then sum to one again
     """
 
     family = "attention"
     paper = "Abnar and Zuidema 2020"
     cost = "1"
-    dimensions = "1, 2, 3"
+
+    heads: str = "mean"
+    discard: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "heads", HEADS)
+        if not 0 <= self.discard < 1:
+            raise HeatproofError(f"{self.name}: discard must be a share from 0 up to 1, got {self.discard}.")
 
     def passes(self, size: Size) -> int:
         return 1
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        from heatproof.explainers.attention_maps import AttentionMaps, grid_of, require_one_grid
+        seen = look(self.name, model, batch)
+        rolled = same = torch.eye(seen.tokens).to(seen.blocks[0].detach())
+        for attention in seen.blocks:
+            looks = self.kept(over_heads(attention.detach(), self.heads)) + same
+            rolled = looks / looks.sum(-1, keepdim=True) @ rolled
+        return seen.heatmap(rolled, batch)
 
-        # With gradients, because without torch's own blocks take a short cut that hides their attention.
-        with torch.enable_grad(), AttentionMaps() as attention:
-            model(batch.inputs.detach().requires_grad_(), *batch.context)
-        if not attention.maps:
-            raise HeatproofError(
-                f"{self.name} needs a transformer, and no attention was seen in this model;"
-                " take a class activation map or a gradient method (heatproof list explainers)."
-            )
-        require_one_grid(attention.maps)
-        tokens = attention.maps[-1].shape[-1]
-        extent = grid_of(attention.patches, tokens)
-        maps = [map_.reshape(len(batch), -1, tokens, tokens).mean(1) for map_ in attention.maps]
-        rolled = torch.eye(tokens).to(maps[0])
-        for map_ in maps:
-            rolled = (map_ + torch.eye(tokens).to(map_)) / 2 @ rolled
-        further = tokens - extent.numel()
-        row = rolled[:, 0] if further else rolled.mean(1)
-        return resize(row[:, further:].reshape(len(batch), 1, *extent), batch.space)
+    def kept(self, looks: torch.Tensor) -> torch.Tensor:
+        """Attention (B, T, T) without its smallest entries; what the class token has of itself stays."""
+        flat = looks.flatten(1).clone()
+        smallest = flat.argsort(1)[:, : int(self.discard * flat.shape[1])]
+        own = flat[:, 0].clone()
+        flat.scatter_(1, smallest, 0)
+        flat[:, 0] = own
+        return flat.view_as(looks)
+
+
+@register_explainer("chefer")
+@dataclass(frozen=True, kw_only=True)
+class Chefer(ScoreExplainer):
+    """Rollout of what attention adds to the score: R = R + E[(dS/dA * A)+] R over the blocks, from the identity.
+
+    E is the mean over heads. With weights=relevance, the relevance of A by LRP takes the place of A, and the product
+    over blocks of I + E[(dS/dA * R_A)+] that of the sum (Chefer et al. 2021a).
+
+    weights  attention or relevance
+    """
+
+    family = "attention"
+    paper = "Chefer et al. 2021"
+    cost = "2"
+
+    weights: str = "attention"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of(self, "weights", ("attention", "relevance"))
+
+    def passes(self, size: Size) -> int:
+        return 2 if self.weights == "attention" else 4
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        seen = look(self.name, model, batch)
+        score = quantity_of(seen.outputs, batch.target, self.quantity).sum()
+        gradients = gradients_of(score, seen.maps.maps, len(batch))
+        weights = [found.detach() for found in seen.blocks]
+        if self.weights == "relevance":
+            weights = self.relevance(model, batch)
+        rolled = torch.eye(seen.tokens).to(weights[0]).expand(len(batch), -1, -1)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            rolled = rolled + (gradient * weight).clamp(min=0).mean(1) @ rolled
+        return seen.heatmap(rolled, batch)
+
+    def relevance(self, model: torch.nn.Module, batch: Batch) -> list[torch.Tensor]:
+        """The relevance of every attention (B, heads, T, T)."""
+        from heatproof.explainers.propagation import Lrp, follow
+
+        followed = follow(self.name, model, batch, Lrp(composite="attn_lrp").made_composite())
+        begun = quantity_of(followed.outputs.detach(), batch.target, self.quantity)
+        return gradients_of(followed.logit, followed.graph.weights, len(batch), begun)
+
+
+def gradients_of(
+    score: torch.Tensor, maps: Sequence[torch.Tensor], cases: int, start: torch.Tensor | None = None
+) -> list[torch.Tensor]:
+    """What arrives at each attention, as (B, heads, T, T); zero where it does not lead to the score."""
+    found = torch.autograd.grad(score, list(maps), start, allow_unused=True)
+    return [
+        by_heads(torch.zeros_like(attention) if given is None else given, cases)
+        for attention, given in zip(maps, found, strict=True)
+    ]
+
+
+@register_explainer("le_grad")
+@dataclass(frozen=True, kw_only=True)
+class LeGrad(ScoreExplainer):
+    """LeGrad: the mean over blocks l, heads and looking tokens of (dS_l/dA_l)+.
+
+    S_l is the score that the network's last layers make of the tokens that block l gives.
+    """
+
+    family = "attention"
+    paper = "Bousselham et al. 2024"
+    cost = "2 a block"
+
+    def passes(self, size: Size) -> int:
+        return 2
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        from heatproof.explainers.attention_blocks import read_early
+
+        with torch.enable_grad():
+            early = read_early(self.name, model, batch, lambda: look(self.name, model, batch))
+        total = torch.zeros(len(batch), early.seen.tokens).to(early.seen.blocks[0].detach())
+        for attention, outputs in zip(early.seen.maps.maps, early.outputs, strict=True):
+            score = quantity_of(outputs, batch.target, self.quantity).sum()
+            (gradient,) = gradients_of(score, [attention], len(batch))
+            total += gradient.clamp(min=0).mean((1, 2)) / len(early.outputs)
+        return early.seen.on_grid(total, batch)

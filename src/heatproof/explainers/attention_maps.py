@@ -11,20 +11,28 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from heatproof.errors import HeatproofError
+from heatproof.explainers.watching import opened, running_layers
 
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d"}
 
 
 class AttentionMaps(TorchFunctionMode):
-    """Collects the attention (B, ..., T, T) of every block, and the extent of the last convolution's maps."""
+    """Collects the attention (B, ..., T, T) of every block, with its graph, and the extent of the last convolution.
 
-    def __init__(self) -> None:
+    What computes attention in one piece is taken apart, so that it is used where it is seen. `inside` has the layers
+    whose `forward` ran when each was made, the outermost first.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
+        self.layers = {id(module) for module in model.modules()}
         self.maps: list[Tensor] = []
+        self.inside: list[list[nn.Module]] = []
         self.patches: torch.Size | None = None
 
     def __torch_function__(
@@ -32,15 +40,12 @@ class AttentionMaps(TorchFunctionMode):
     ) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
+        steps = attended if name == "scaled_dot_product_attention" else None
         if name == "multi_head_attention_forward":
-            wanted = kwargs.get("need_weights", True)
-            output, attention = func(*args, **(kwargs | {"need_weights": True, "average_attn_weights": False}))
-            self.note(attention)
-            mean = attention.mean(1) if kwargs.get("average_attn_weights", True) else attention
-            return output, mean if wanted else None
-        if name == "scaled_dot_product_attention":
-            given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False))
-            self.note(attention_of(**{n: v for n, v in (given | kwargs).items() if n not in ("value", "dropout_p")}))
+            steps = opened(func)
+        if steps is not None:
+            with self:
+                return steps(*args, **kwargs)
         result = func(*args, **kwargs)
         if name == "softmax" and over_the_last_axis(result, *args[1:2], **kwargs):
             self.note(result)
@@ -50,20 +55,38 @@ class AttentionMaps(TorchFunctionMode):
 
     def note(self, attention: Tensor) -> None:
         if attention.ndim >= 3 and attention.shape[-1] > 1:
-            self.maps.append(attention.detach())
+            self.maps.append(attention)
+            self.inside.append(running_layers(self.layers))
+
+
+def attended(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(q k^T scale + mask) v, step by step."""
+    if enable_gqa:
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    attention = attention_of(query, key, attn_mask, is_causal, scale, enable_gqa)
+    return functional.dropout(attention, dropout_p) @ value
 
 
 def over_the_last_axis(result: Tensor, dim: Any = None, **_: Any) -> bool:
     return dim in (-1, result.ndim - 1)
 
 
-def require_one_grid(maps: Sequence[Tensor]) -> None:
+def require_one_grid(maps: Sequence[Tensor], method: str) -> None:
     """An error where tokens are merged on the way, or fewer are looked at than look."""
     sizes = list({(map_.shape[-2], map_.shape[-1]): None for map_ in maps})
     if len(sizes) > 1 or sizes[0][0] != sizes[0][1]:
         seen = ", then ".join(f"from {queries} to {keys}" for queries, keys in sizes[:3])
         raise HeatproofError(
-            f"attention_rollout multiplies the attention of all blocks, and in this model that goes {seen} tokens."
+            f"{method} multiplies the attention of all blocks, and in this model that goes {seen} tokens."
             " It needs one token for each patch in every block, without windows, merging or pooling by attention; take"
             " a class activation map or a gradient method (heatproof list explainers)."
         )
@@ -89,14 +112,14 @@ def attention_of(
     return logits.softmax(-1)
 
 
-def grid_of(patches: torch.Size | None, tokens: int) -> torch.Size:
+def grid_of(patches: torch.Size | None, tokens: int, method: str) -> torch.Size:
     """The grid that the tokens cover, behind the class token and perhaps a few more."""
     from heatproof.explainers.places import FURTHER_TOKENS
 
     if patches is None or not 0 <= tokens - prod(patches) <= FURTHER_TOKENS:
         found = "no convolution" if patches is None else "a grid of " + " x ".join(map(str, patches))
         raise HeatproofError(
-            f"attention_rollout cannot lay out {tokens} tokens: the patch embedding made {found}."
+            f"{method} cannot lay out {tokens} tokens: the patch embedding made {found}."
             " It needs one token for each patch of a convolution, without windows or merging."
         )
     return patches

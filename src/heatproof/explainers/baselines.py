@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from heatproof.cases import Batch
 from heatproof.devices import device_of, seeded
 from heatproof.errors import HeatproofError
-from heatproof.explainers.base import Explainer, Quantity, ScoreExplainer, Size, register_explainer
+from heatproof.explainers.around import Around
+from heatproof.explainers.base import Explainer, Quantity, Size, register_explainer
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom, derive_seed
 
@@ -93,7 +94,7 @@ def sobel(values: torch.Tensor, axis: int) -> torch.Tensor:
 
 @register_explainer("randomised")
 @dataclass(frozen=True, kw_only=True)
-class Randomised(ScoreExplainer):
+class Randomised(Around):
     """Another explainer on the model with weights drawn anew: `randomised:grad_cam`.
 
     What is left of its scores does not come from what the model has learnt. All cases of a run see the same weights.
@@ -103,17 +104,9 @@ class Randomised(ScoreExplainer):
     paper = "Adebayo et al. 2018"
     cost = "as the other"
 
-    of: str = "gradient"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         self.other()
-
-    def other(self) -> Explainer:
-        from heatproof.explainers.spec import make_explainer
-
-        other = make_explainer(self.of)
-        return replace(other, quantity=self.quantity) if isinstance(other, ScoreExplainer) else other
 
     @property
     def label(self) -> str:
@@ -121,12 +114,6 @@ class Randomised(ScoreExplainer):
 
     def passes(self, size: Size) -> int:
         return self.other().passes(size)
-
-    def layer_read(self, model: torch.nn.Module, batch: Batch) -> str:
-        return self.other().layer_read(model, batch)
-
-    def problem_with(self, masks: Collection[str]) -> str:
-        return self.other().problem_with(masks)
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         return self.other()(randomised(model, derive_seed(rng.run_seed, "weights")), batch, rng)

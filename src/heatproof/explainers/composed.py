@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from heatproof.explainers import recurrent
+from heatproof.explainers.attention_maps import attended
 from heatproof.explainers.watching import Call
 
 
@@ -146,29 +147,6 @@ def column(x: Tensor) -> list[int]:
     return [1, -1, *[1] * (x.ndim - 2)]
 
 
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """softmax(q k^T scale + mask) v"""
-    if enable_gqa:
-        key, value = (t.repeat_interleave(query.shape[-3] // t.shape[-3], -3) for t in (key, value))
-    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attn_mask, -torch.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return functional.dropout(softmax(scores, -1), dropout_p) @ value
-
-
 def div(x: Any, y: Tensor) -> Tensor:
     """x (1 / y)"""
     quotient: Tensor = x * y.reciprocal()
@@ -250,7 +228,7 @@ def masked_write(x: Tensor, mask: Tensor, value: Any) -> None:
 COMPOSED: dict[str, Callable[..., Any]] = {
     "softmax": softmax, "log_softmax": log_softmax, "softmin": softmin, "layer_norm": layer_norm, "rms_norm": rms_norm,
     "group_norm": group_norm, "batch_norm": batch_norm, "instance_norm": instance_norm, "div": div,
-    "scaled_dot_product_attention": scaled_dot_product_attention, "amax": maximum_over, "amin": minimum_over,
+    "scaled_dot_product_attention": attended, "amax": maximum_over, "amin": minimum_over,
     "max": greatest, "min": least, "std": std, "linalg_vector_norm": vector_norm, "glu": glu, "normalize": normalize,
     "std_mean": std_mean, "abs": complex_abs,
     "cosine_similarity": cosine_similarity, "__setitem__": masked_write,

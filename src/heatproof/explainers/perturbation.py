@@ -123,7 +123,7 @@ class Sise(SharingExplainer):
     family = "perturbation"
     looks_at = "values"
     dimensions = "1, 2, 3"
-    paper = "Sattarzadeh et al. 2021"
+    paper = "Sattarzadeh et al. 2021, SISE"
     cost = "2 + channels at most"
 
     layers: Literal["auto", "all", "last"] = "auto"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
@@ -32,6 +32,7 @@ from heatproof.seeds import CaseRandom
 
 if TYPE_CHECKING:
     from heatproof.explainers.losses import Losses
+    from heatproof.explainers.relevance_graph import RelevanceGraph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class Composite:
     merge_norms    whether batch norms are, where there is a neighbour
     positive_sums  whether sums and averages share relevance among positive parts only
     stabiliser     what keeps the denominators of sums and averages from zero
+    attention      how products of two things that depend on the inputs share it: uniform, half to each factor;
+                   constant, none to attention and gates; None: such a product has no rule
     """
 
     dense: Rule
@@ -53,6 +56,7 @@ class Composite:
     merge_norms: bool = True
     positive_sums: bool = False
     stabiliser: float = STABILISER
+    attention: Literal["uniform", "constant"] | None = None
 
     def rule(self, number: int, kind: str) -> Rule:
         """The rule of the n-th linear map from the inputs, which is of this kind."""
@@ -86,6 +90,8 @@ class Lrp(ScoreExplainer):
                 gamma_plus: gamma / z_plus; epsilon_plus: epsilon / z_plus; epsilon_plus_flat: flat at the input;
                 relation_network: z_plus, box at the input; relation_network_gamma: gamma / z_plus, box at the input;
                 focus: as in the Focus paper (relative epsilon / z_plus without biases, box at the input);
+                attn_lrp: epsilon, with rules for attention, gates and the norms of transformers; attn_lrp_gamma: the
+                same with gamma (a fifth of it in dense layers); cp_lrp: the same with attention and gates as constants;
                 or one of your own, see `register_composite`
     input_rule  another rule for the first layer: box (between `low` and `high`, or each case's own), flat, w_square
     biases      whether biases take their share
@@ -206,6 +212,23 @@ def focus(lrp: Lrp) -> Composite:
     )
 
 
+@register_composite("attn_lrp")
+def attn_lrp(lrp: Lrp) -> Composite:
+    return replace(epsilon(lrp), attention="uniform")
+
+
+@register_composite("attn_lrp_gamma")
+def attn_lrp_gamma(lrp: Lrp) -> Composite:
+    """As published for vision transformers: gamma .25 in convolutions, .05 in dense layers."""
+    dense, conv = (Gamma(lrp.biases, size, stabiliser(lrp)) for size in (lrp.gamma / 5, lrp.gamma))
+    return replace(attn_lrp(lrp), dense=dense, conv=conv)
+
+
+@register_composite("cp_lrp")
+def cp_lrp(lrp: Lrp) -> Composite:
+    return replace(attn_lrp_gamma(lrp), attention="constant")
+
+
 @register_explainer("excitation_backprop")
 @dataclass(frozen=True, kw_only=True)
 class ExcitationBackprop(ScoreExplainer):
@@ -270,6 +293,30 @@ def go_back(
     from torch.utils.checkpoint import CheckpointError
 
     from heatproof.explainers.autograd_graph import pulled_back
+
+    followed = follow(name, model, batch, composite, losses)
+    begun = start(followed.outputs.detach(), batch)
+    try:
+        with whole_precision(followed.inputs.device.type):
+            return begun, pulled_back(followed.logit, followed.inputs, begun)
+    except CheckpointError as error:
+        raise HeatproofError(f"{name} cannot see into checkpoints that run again; switch them off.") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A pass of the model whose way back carries relevance from the target's logit (B,)."""
+
+    inputs: torch.Tensor
+    outputs: torch.Tensor
+    logit: torch.Tensor
+    graph: RelevanceGraph
+
+
+def follow(
+    name: str, model: torch.nn.Module, batch: Batch, composite: Composite, losses: Losses | None = None
+) -> Followed:
+    """Run the model so that relevance can go back through it; an error where it could not."""
     from heatproof.explainers.relevance_graph import RelevanceGraph
     from heatproof.explainers.same_network import require_same_network
 
@@ -290,9 +337,4 @@ def go_back(
                 break
         watched.require_followed(logit)
         require_same_network(model, name, outputs, run, graph)
-    begun = start(outputs.detach(), batch)
-    try:
-        with whole_precision(inputs.device.type):
-            return begun, pulled_back(logit, inputs, begun)
-    except CheckpointError as error:
-        raise HeatproofError(f"{name} cannot see into checkpoints that run again; switch them off.") from error
+    return Followed(inputs, outputs, logit, watched)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from heatproof.errors import HeatproofError
+from heatproof.explainers.attention_rules import note_gate, through_attention, unfolded
 from heatproof.explainers.autograd_graph import (
     function_name,
     hidden_step,
@@ -44,6 +45,7 @@ from heatproof.explainers.relevance_kinds import (
     SCALINGS,
     SHIFTED_PRODUCTS,
 )
+from heatproof.explainers.relevance_nodes import PassOn, Redistribute, pass_on, passed_on, redistributed
 from heatproof.explainers.rules import LinearMap, Rule
 from heatproof.explainers.sums import Sharing, share_addition, share_average, share_centring, terms
 from heatproof.explainers.watching import Call, Watching, plain_name, running_layer, tensors_in
@@ -53,56 +55,6 @@ if TYPE_CHECKING:
 
 PASSED_ON = ACTIVATIONS | SCALINGS
 REPLACED = PASSED_ON | ADDITIONS | AVERAGES | LAYERS | NORMS | PRODUCTS | SHIFTED_PRODUCTS.keys()
-
-
-class Redistribute(torch.autograd.Function):
-    """A value computed elsewhere, whose relevance goes back to `inputs` as the way says.
-
-    The value is hidden in the way, so that autograd takes it for new and lets the model change it in place.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, way: tuple[Tensor, Back], *inputs: Tensor) -> Tensor:
-        value, ctx.back = way
-        return own_tensor(value, inputs)
-
-    @staticmethod
-    def backward(ctx: Any, relevance: Tensor) -> Any:
-        return None, *ctx.back(relevance.contiguous())
-
-
-class PassOn(torch.autograd.Function):
-    """A function in place that passes relevance on."""
-
-    @staticmethod
-    def forward(ctx: Any, place: Tensor, call: Call) -> Tensor:
-        call.value()
-        ctx.mark_dirty(place)
-        return place
-
-    @staticmethod
-    def backward(ctx: Any, relevance: Tensor) -> Any:
-        return relevance, None
-
-
-def own_tensor(value: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """The value as a tensor that is no view of another, without copying where nobody else holds its memory."""
-    if not value._is_view():
-        return value
-    if type(value) is not Tensor or any(memory_of(value) == memory_of(given) for given in inputs):
-        return value.clone()
-    result: Tensor = value.new_empty(0).set_(value)  # type: ignore[call-overload]
-    return result
-
-
-def memory_of(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
-def redistributed(value: Tensor, back: Back, *inputs: Tensor) -> Tensor:
-    """`value` as a node of the graph: its relevance goes to `inputs` as `back` says."""
-    result: Tensor = Redistribute.apply((value, back), *inputs)  # type: ignore[no-untyped-call]
-    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +94,14 @@ class RelevanceGraph(Watching):
         self.tied: dict[Node | None, Tied] = {}
         """Linear maps by the nodes of their outputs; norms that were not merged into a map before them too."""
         self.kept: list[tuple[Tensor, int]] = []
+        self.constant: set[Node | None] = set()
+        """Nodes of attention and gates, where these count as constants."""
+        self.weights: list[Tensor] = []
+        """What every softmax gave, where it takes relevance."""
+        self.handed_on: set[Node | None] = set()
+        """Nodes that pass relevance on as it is."""
+        self.without_rule: dict[Node | None, HeatproofError] = {}
+        """Nodes of functions that matter only if relevance reaches them."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -167,18 +127,20 @@ class RelevanceGraph(Watching):
         if call.name == "neg":
             return self.negated(carriers[0], plain(call))
         if call.name in PASSED_ON and len(carriers) == 1 and not divides(call):
-            return passed_on(call, carriers[0])
+            return self.activated(call, carriers[0])
         if call.name in ADDITIONS and not multiplies(call):
             return self.added(call)
         if call.name in AVERAGES or (call.name == "einsum" and len(call.tensors) == 1):
             return self.averaged(call, carriers[0])
         if found := linear_map(call, self.keep):
             return self.linear(found.linear, found.value, found.source)
+        if self.composite.attention is not None:
+            return self.attention(call)
         if call.name not in REPLACED:
             result = call.value()
             if not any(tensor.requires_grad for tensor in tensors_in([result])):
                 return result  # sizes, comparisons and the like
-        self.refuse(call)
+        raise self.refusal(call)
 
     def watch_in_place(self, call: Call, place: Tensor) -> Tensor:
         simple = call.name in PASSED_ON and call.name != "neg" and not place.is_leaf
@@ -243,7 +205,7 @@ class RelevanceGraph(Watching):
         norm, value = norm_of(call), plain(call)
         source = norm.source
         if not source.requires_grad:
-            self.refuse(call)
+            raise self.refusal(call)
         if norm.groups is not None:
             x = centred(source.detach(), norm.groups)
             source = self.node(x, share_centring(self.keep(source), norm.groups, self.sharing), source)
@@ -263,8 +225,13 @@ class RelevanceGraph(Watching):
         return output
 
     def shifted(self, call: Call, carrier: Tensor) -> Tensor:
-        """A constant added to a linear map is its bias; added to anything else, it takes no share."""
+        """A constant added to a linear map is its bias; added to anything else, it takes no share.
+
+        With rules for attention it does, like a bias: positions that are added to tokens are no part of the inputs.
+        """
         value, tied = plain(call), self.map_behind(carrier)
+        if tied is None and self.composite.attention is not None and self.composite.dense.biases:
+            return self.added(call)
         if tied is None or call.name != "add" or call.kwargs or value.shape != carrier.shape:
             return pass_on(value, carrier)
         shift = torch.as_tensor(call.args[1] if call.args[0] is carrier else call.args[0]).to(value)
@@ -279,12 +246,42 @@ class RelevanceGraph(Watching):
         bias = None if tied.linear.bias is None else -tied.linear.bias
         return self.tie(value, replace(tied.linear, weight=-tied.linear.weight, bias=bias), tied.rule, tied.source)
 
+    def activated(self, call: Call, carrier: Tensor) -> Tensor:
+        """An activation passes relevance on; a gate may count as a constant."""
+        result = passed_on(call, carrier)
+        if self.composite.attention is not None and result is not carrier:
+            self.handed_on.add(result.grad_fn)
+            note_gate(self, call.name, result.grad_fn)
+        return result
+
+    def passed(self, value: Tensor, carrier: Tensor) -> Tensor:
+        """A value whose relevance goes to `carrier` as it is."""
+        result = pass_on(value, carrier)
+        self.handed_on.add(result.grad_fn)
+        return result
+
+    def attention(self, call: Call) -> Any:
+        """A step of attention, functions made of such steps, and what may turn out not to matter."""
+        found = through_attention(self, call)
+        if found is not None:
+            return found
+        if (steps := unfolded(call)) is not None:
+            with self:
+                return steps(*call.args, **call.kwargs)
+        result = call.value()
+        for tensor in tensors_in([result]):
+            if tensor.requires_grad:
+                self.without_rule[tensor.grad_fn] = self.refusal(call)
+        return result
+
     def added(self, call: Call) -> Tensor:
         """Parts of a sum get relevance by what they give to it."""
         added = [self.turned(part, factor) for part, factor in terms(call)]
         kept = [(self.keep(part), factor) for part, factor in added]
         addition = replace(call, func=getattr(torch, call.name))  # never in place, which would change what is kept
-        return self.node(plain(addition), share_addition(kept, self.sharing), *[part for part, _ in added])
+        value = plain(addition)
+        whole = self.keep(value) if len(added) == 1 else None
+        return self.node(value, share_addition(kept, self.sharing, whole), *[part for part, _ in added])
 
     def turned(self, part: Tensor, factor: Any) -> tuple[Tensor, Any]:
         """A linear map that is subtracted, as its negative that is added."""
@@ -295,7 +292,7 @@ class RelevanceGraph(Watching):
     def averaged(self, call: Call, carrier: Tensor) -> Tensor:
         """So do the values that a mean, a sum or a pool is made of."""
         if self.sharing.positive and "cubic" in str(call.kwargs.get("mode")):
-            self.refuse(call)  # its weights have both signs
+            raise self.refusal(call)  # its weights have both signs
 
         def average(inputs: Tensor) -> Tensor:
             result: Tensor = call.with_tensors(lambda tensor: inputs if tensor is carrier else tensor).value()
@@ -312,19 +309,23 @@ class RelevanceGraph(Watching):
             )
         for node in nodes_of(outputs):
             name = function_name(node)
+            if node in self.without_rule:
+                raise self.without_rule[node]
             if made_by(node, (Redistribute, PassOn)) or name in MOVING_NODES:
                 continue
             step = hidden_step(node) if is_hidden(node) else f"the step {name} of the model, which it did not see."
             raise HeatproofError(f"{self.explainer} cannot see through {step}")
 
-    def refuse(self, call: Call) -> NoReturn:
+    def refusal(self, call: Call) -> HeatproofError:
         """The error for a function without a rule."""
         layer = running_layer(self.model)
         where = f", in layer {layer!r}" if layer else ""
         twice = " of two things that both depend on the inputs (a gate, attention)" if len(call.carriers) > 1 else ""
-        raise HeatproofError(
+        rules = ", or lrp:composite=attn_lrp, which has rules for attention and gates"
+        further = rules if self.composite.attention is None and self.explainer == "lrp" else ""
+        return HeatproofError(
             f"{self.explainer} has no rule for the torch function {call.name!r}{twice} that this model uses{where};"
-            " take a gradient or perturbation method for it (heatproof list explainers)."
+            f" take a gradient or perturbation method for it (heatproof list explainers){further}."
         )
 
 
@@ -339,21 +340,6 @@ def redistribute_rows(rule: Rule, linear: LinearMap, relevance: Tensor) -> Tenso
     result = torch.zeros_like(linear.x)
     result[rows] = rule.redistribute(replace(linear, x=linear.x[rows]), relevance[rows])
     return result
-
-
-def passed_on(call: Call, carrier: Tensor) -> Tensor:
-    """The value of an activation."""
-    held = call.with_tensors(lambda tensor: tensor.detach())
-    value = held.value()
-    if any(value is tensor for tensor in held.tensors):
-        return carrier  # it did nothing, as dropout, or wrote its value there
-    return pass_on(value, carrier)
-
-
-def pass_on(value: Tensor, carrier: Tensor) -> Tensor:
-    """The value; its relevance goes to `carrier` as it is."""
-    shape = carrier.shape
-    return redistributed(value, lambda relevance: (relevance.sum_to_size(shape),), carrier)
 
 
 def maker(tensor: Tensor) -> Node | None:

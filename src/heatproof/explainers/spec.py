@@ -13,6 +13,7 @@ from heatproof.errors import HeatproofError, unknown_name
 from heatproof.explainers.adapters import FunctionExplainer
 from heatproof.explainers.base import Explainer, ScoreExplainer, explainers
 from heatproof.explainers.libraries import LIBRARIES
+from heatproof.explainers.noised import OWN, Noised
 from heatproof.loading import load_object, names_object
 
 
@@ -46,6 +47,8 @@ def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any],
         outer, colon, inner = what.partition(":")
         if outer == "randomised" and colon and not inner.startswith("of="):
             return make_explainer("randomised", of=inner, **parameters)
+        if outer == "noised" and colon and not inner.startswith((*(f"{name}=" for name in OWN), "of=")):
+            return noised(inner, parameters)
         name, assignments = split_parameters(what)
         place, _, word = name.partition(":")
         if place in LIBRARIES and word:
@@ -79,6 +82,15 @@ def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any],
     raise HeatproofError(
         f"an explainer is a name, an Explainer, or a function (model, inputs, target) -> relevance; got {what!r}."
     )
+
+
+def noised(inner: str, parameters: dict[str, Any]) -> Explainer:
+    """`noised:INNER`, whose assignments are those of the noise and of the explainer within."""
+    name, assignments = split_parameters(inner)
+    own = {key: value for key, value in assignments.items() if key in OWN}
+    rest = ",".join(f"{key}={value}" for key, value in assignments.items() if key not in OWN)
+    given = {**parse_parameters("noised", Noised, own), **parameters}
+    return make_explainer("noised", of=f"{name}:{rest}" if rest else name, **given)
 
 
 def name_class(cls: type[Explainer]) -> None:

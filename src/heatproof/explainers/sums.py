@@ -47,12 +47,14 @@ def terms(call: Call) -> list[tuple[Tensor, Any]]:
     return [(part, factor) for part, factor in added if isinstance(part, Tensor) and part.requires_grad]
 
 
-def share_addition(added: Sequence[tuple[Tensor, Any]], sharing: Sharing) -> Callable[[Tensor], list[Tensor]]:
-    """The way back of an addition: each part's share of the sum."""
+def share_addition(
+    added: Sequence[tuple[Tensor, Any]], sharing: Sharing, value: Tensor | None = None
+) -> Callable[[Tensor], list[Tensor]]:
+    """The way back of an addition: each part's share of the sum, or of the whole `value`, constants included."""
 
     def back(relevance: Tensor) -> list[Tensor]:
         parts = [sharing.parts(part * factor) for part, factor in added]
-        s = sharing.over(relevance, total(parts))
+        s = sharing.over(relevance, total(parts) if value is None else value)
         return [(part * s).sum_to_size(whole.shape) for part, (whole, _) in zip(parts, added, strict=True)]
 
     return back

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from types import FunctionType
@@ -199,15 +199,24 @@ def written_name(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 
+def running(layers: Container[int]) -> Iterator[nn.Module]:
+    """Those of these layers, by their identity, whose `forward` is running now, the innermost first."""
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, nn.Module) and id(owner) in layers:
+            yield owner
+
+
+def running_layers(layers: Container[int]) -> list[nn.Module]:
+    """The same, the outermost first and each once."""
+    return list({id(layer): layer for layer in running(layers)}.values())[::-1]
+
+
 def running_layer(model: nn.Module | Mapping[int, str]) -> str:
     """The name of the innermost layer whose `forward` is running now: for errors, which say where they came from.
 
     Whoever asks often gives `layer_names(model)`.
     """
     names = layer_names(model) if isinstance(model, nn.Module) else model
-    frame = sys._getframe()
-    while frame := frame.f_back:  # type: ignore[assignment]
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, nn.Module) and id(owner) in names:
-            return names[id(owner)]
-    return ""
+    return next((names[id(layer)] for layer in running(names)), "")

@@ -102,6 +102,25 @@ def read_regions(
     return np.asarray(solver.fit(train, train_labels).predict(test))
 
 
+def svm_weights(
+    train: NDArray[Any], train_labels: NDArray[Any], svm: Svm = "liblinear"
+) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
+    """The labels, and the weights (labels, points) of the SVM that `read_regions` reads with; None where there is none.
+
+    Of two labels, the weights of the first are those of the second with the other sign.
+    """
+    labels = np.unique(train_labels)
+    if len(labels) < 2:
+        return None
+    if svm == "literal":
+        weights = descend(with_ones(train), np.where(train_labels[:, None] == labels, 1.0, -1.0))
+        return labels, weights[:-1].T
+    from sklearn.svm import LinearSVC
+
+    found = LinearSVC(loss="squared_hinge", C=1.0, dual=False, max_iter=STEPS).fit(train, train_labels).coef_
+    return labels, found if len(labels) > 2 else np.vstack([-found, found])
+
+
 def with_ones(regions: NDArray[Any]) -> NDArray[np.float64]:
     """A column of ones behind the regions, whose weights are the biases."""
     return np.hstack([regions, np.ones((len(regions), 1))])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from heatproof.errors import HeatproofError, require_whole
+from heatproof.harmless import guarded
 from heatproof.lazy import np
 from heatproof.mosaics.pictures import Fit, Pictures, check_picture, read_table, tile
 from heatproof.progress import Progress, silent
@@ -220,7 +221,7 @@ def write_mosaics(
 def write_csv(path: Path, rows: Sequence[Sequence[str]]) -> None:
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows(rows)
+            csv.writer(file).writerows([guarded(cell) for cell in row] for row in rows)
 
     write_whole(path, write)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from heatproof.errors import HeatproofError
+from heatproof.harmless import unguarded
 from heatproof.lazy import np
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def find_pictures(place: Path, subset: str | None = None) -> Pictures:
 
 def from_folders(place: Path) -> Pictures:
     found = {
-        folder.name: tuple(sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS))
+        name_of(folder): tuple(sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS))
         for folder in sorted(place.iterdir())
         if folder.is_dir() and not folder.name.startswith(".")
     }
@@ -62,6 +64,11 @@ def from_folders(place: Path) -> Pictures:
     if empty:
         raise HeatproofError(f"{place / empty[0]} holds no picture ({', '.join(sorted(ENDINGS))}).")
     return checked_classes(Pictures(found), place)
+
+
+def name_of(folder: Path) -> str:
+    """What a class is called: its folder's name, with codes for bytes that are no letters."""
+    return os.fsencode(folder.name).decode("utf-8", "backslashreplace")
 
 
 def from_csv(place: Path, subset: str | None) -> Pictures:
@@ -92,7 +99,10 @@ def read_table(place: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     try:
         with place.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
-            rows: list[dict[str, Any]] = list(reader)
+            rows: list[dict[str, Any]] = [
+                {name: unguarded(value) if isinstance(value, str) else value for name, value in row.items()}
+                for row in reader
+            ]
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         raise HeatproofError(f"{place} cannot be read as CSV: {problem}.") from problem
     missing = [name for name in columns if name not in (reader.fieldnames or ())]

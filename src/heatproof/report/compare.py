@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heatproof.errors import HeatproofError
-from heatproof.report.page import static, templates
+from heatproof.harmless import csv_writer
+from heatproof.report.page import page_parts, templates
 from heatproof.results.columns import VARIANT
-from heatproof.results.compare import in_words
-from heatproof.results.tables import Cell, first_shown
+from heatproof.results.compare import BETTER, WORSE, in_words
+from heatproof.results.compare_words import sentences
+from heatproof.results.tables import Cell
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from heatproof.results.compare import Comparison
 
 
@@ -27,28 +27,39 @@ def write_comparison(found: Comparison, folder: Path | str) -> Path:
     place = Path(folder)
     if place.is_dir() and any(place.iterdir()) and not (place / TABLE).is_file():
         raise HeatproofError(f"{place} is not empty and holds no comparison; choose a new folder with --out.")
-    write_whole(place / TABLE, found.table.write_csv)
+    write_whole(place / TABLE, csv_writer(found.table))
     return write_page(found, place / PAGE)
 
 
 @dataclass(frozen=True)
 class Change:
-    """The difference of a run to the first, in points of percent, and the interval that it lies in."""
+    """The difference of a run to the first, the interval that it lies in, and what is said of it, if it was tested."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     cases: int
     against: str
+    superior: float
+    p: float | None
+    said: str
 
     @property
-    def is_clear(self) -> bool:
-        """Whether the interval lies on one side of zero."""
-        return self.low > 0 or self.high < 0
+    def is_sure(self) -> bool:
+        """Whether it is surely better or worse."""
+        return self.said in (BETTER, WORSE)
 
     @property
     def text(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{100 * self.mean:+.1f}"
         return f"{100 * self.mean:+.1f} ({100 * self.low:+.1f} to {100 * self.high:+.1f})"
+
+    @property
+    def about(self) -> str:
+        """What it rests on."""
+        p = "" if self.p is None else f", p {'< 0.001' if self.p < 0.001 else f'= {self.p:.2g}'} after Holm"
+        return f"{self.cases} cases, against {self.against}, better on {100 * self.superior:.0f} % of them{p}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +82,7 @@ class Panel:
 def panels(found: Comparison) -> list[Panel]:
     """The metrics that the first run's table shows, best explainer first."""
     first = found.runs[found.first]
-    shown = found.table.filter(first_shown(first))
+    shown = found.table.filter(first.story.shown)
     words = {label: short for run in found.runs.values() for label, short in run.short.items()}
     made = []
     for variant, group in shown.group_by(*VARIANT, maintain_order=True):
@@ -101,7 +112,8 @@ def read_side(line: dict[str, Any] | None) -> Side:
     if line["difference"] is None:
         return Side(cell, None)
     numbers = (line["difference"], line["difference_low"], line["difference_high"], line["cases"])
-    return Side(cell, Change(*numbers, line["against"]))
+    said = (line["against"], line["superior"], line["p_adjusted"], line["said"] or "")
+    return Side(cell, Change(*numbers, *said))
 
 
 def has_targets(found: Comparison) -> bool:
@@ -121,38 +133,9 @@ def write_page(found: Comparison, path: Path) -> Path:
             panels=panels(found),
             targets=has_targets(found),
             notes=found.notes,
-            style=static("report.css"),
-            script=static("report.js"),
+            sentences=list(sentences(found)),
+            **page_parts(),
         )
     )
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return path
-
-
-def terminal(found: Comparison) -> list[RenderableType]:
-    """The same as tables for a terminal; differences that are clear in bold."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    tables: list[RenderableType] = []
-    targets = has_targets(found)
-    for panel in panels(found):
-        table = Table(title=panel.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("explainer", no_wrap=True)
-        if targets:
-            table.add_column("explained")
-        for place, name in enumerate(found.runs):
-            table.add_column(escape(name), justify="right")
-            if place:
-                table.add_column(f"minus {escape(found.first)}", justify="right")
-        for explainer, target, sides in panel.rows:
-            cells = [escape(explainer)] + [target] * targets
-            for place, side in enumerate(sides):
-                cells.append(side.cell.text if side.cell else "–")
-                if place:
-                    said = side.change.text if side.change else "–"
-                    cells.append(f"[bold]{said}[/bold]" if side.change and side.change.is_clear else said)
-            table.add_row(*cells)
-        tables.append(table)
-    return tables

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from heatproof.harmless import one_line
 from heatproof.lazy import np
 from heatproof.report.drawing import FONTS, MARGIN, SHAPES, Drawing, Picture, Shape, Text, text_width
 
@@ -59,9 +60,10 @@ def commands(part: Text | Shape | Picture, strengths: Sequence[float], images: A
 
 def text(part: Text) -> str:
     look = FONTS[part.kind]
-    shift = {"start": 0.0, "middle": 0.5, "end": 1.0}[part.anchor] * text_width(part.text, part.kind)
+    words = one_line(part.text)
+    shift = {"start": 0.0, "middle": 0.5, "end": 1.0}[part.anchor] * text_width(words, part.kind)
     place = f"1 0 0 -1 {part.x - shift:.2f} {part.y:g} Tm"
-    shown = literal(part.text).decode("cp1252")
+    shown = literal(words).decode("cp1252")
     return f"BT {colour(look.colour)} rg /F{int(look.bold)} {look.size:g} Tf {place} ({shown}) Tj ET"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heatproof.errors import HeatproofError
+from heatproof.harmless import visible
 from heatproof.report.drawing import Drawing
 from heatproof.report.pdf import pdf
 from heatproof.report.raster import SCALE, raster
@@ -14,7 +15,7 @@ from heatproof.workspace import writable, write_whole
 
 
 def write_svg(drawing: Drawing, path: Path) -> None:
-    path.write_text(svg(drawing), encoding="utf-8")
+    path.write_text(visible(svg(drawing)), encoding="utf-8")
 
 
 def write_pdf(drawing: Drawing, path: Path) -> None:

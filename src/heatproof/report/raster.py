@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from heatproof.harmless import one_line
 from heatproof.lazy import np
 from heatproof.report.drawing import BOLD, FONTS, MARGIN, SHAPES, Drawing, Picture, Shape, Text, text_width
 
@@ -45,12 +46,13 @@ def place(x: float, y: float, zoom: int) -> tuple[float, float]:
 def put_text(draw: ImageDraw, part: Text, zoom: int) -> None:
     """No wider than the layout takes it to be, whatever the font is."""
     look = FONTS[part.kind]
-    wanted = zoom * text_width(part.text, part.kind)
+    words = one_line(part.text)
+    wanted = zoom * text_width(words, part.kind)
     found = font(look.bold, zoom * look.size)
-    if (actual := found.getlength(part.text)) > wanted:
+    if (actual := found.getlength(words)) > wanted:
         found = font(look.bold, zoom * look.size * wanted / actual)
     anchor = {"start": "ls", "middle": "ms", "end": "rs"}[part.anchor]
-    draw.text(place(part.x, part.y, zoom), part.text, look.colour, found, anchor)
+    draw.text(place(part.x, part.y, zoom), words, look.colour, found, anchor)
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from heatproof.run_folder import RunFolder
 from heatproof.story import Section
 
 SECTION = "section.json"
-KINDS = {".jpg": "jpeg"}
+KINDS = {".jpg": "jpeg", ".svg": "svg+xml"}
 """Kinds of pictures that are called otherwise than the files end."""
 
 

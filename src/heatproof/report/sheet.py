@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heatproof.report.page import static, templates
+from heatproof.report.page import page_parts, templates
 from heatproof.report.sections import with_pictures
 from heatproof.story import Section
 from heatproof.workspace import write_whole
@@ -14,7 +14,6 @@ def write_sheet(path: Path, section: Section, about: str) -> Path:
     """Write the page, and return its path; the section's pictures lie beside it. `about` says where it comes from."""
     content = section.plain()
     content["blocks"] = [with_pictures(block, path.parent) for block in content["blocks"]]
-    parts = {"style": static("report.css"), "script": static("report.js")}
-    text = templates().get_template("sheet.html.j2").render(section=content, about=about, **parts)
+    text = templates().get_template("sheet.html.j2").render(section=content, about=about, **page_parts())
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return path

@@ -14,7 +14,6 @@ classes that look alike differ in that without any bias. `heatproof focus plante
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import nan
 from typing import Any
 
@@ -22,6 +21,7 @@ from heatproof.errors import HeatproofError, unknown_name
 from heatproof.lazy import np, pl
 from heatproof.mosaics.published import under_paper_pooling
 from heatproof.progress import Progress, silent
+from heatproof.results.contest import holm
 from heatproof.results.run import Results
 from heatproof.results.statistics import bootstrap_means, interval
 
@@ -96,7 +96,8 @@ def find_pairs(
 ) -> pl.DataFrame:
     """Every pair with its means and intervals, lowest share first; `found` where the share is significantly low.
 
-    One-sided tests of mean share < `below`, corrected by Holm's method for the number of pairs.
+    One-sided tests of mean share < `below`, corrected by Holm's method for the number of pairs tested. Of a pair with
+    too few mosaics for a test there is no p.
     """
     for name, value in (("below", below), ("level", level)):
         if not 0 < value < 1:
@@ -115,12 +116,18 @@ def find_pairs(
             line[name] = values[:, place].mean()
             if name in ("focus", "share"):
                 line |= {f"{name}_low": low[place], f"{name}_high": high[place]}
-        lines.append(line | {"p": p_below(values[:, -1], below)})
+        lines.append(line | {"p": p_below(values[:, -1], below) if len(values) >= LEAST else None})
     if not lines:
         raise HeatproofError("no mosaic has positive relevance, so there is nothing to compare.")
     table = pl.DataFrame(lines, infer_schema_length=None).sort("share", "target_class", "other_class")
-    corrected = holm(table["p"].to_list())
-    return table.with_columns(p_corrected=pl.Series(corrected), found=pl.Series([p < level for p in corrected]))
+    tested = table["p"].is_not_null().to_numpy()
+    corrected = np.full(len(table), np.nan)
+    corrected[tested] = holm(table["p"].drop_nulls().to_numpy().astype(np.float64))
+    return table.with_columns(
+        p=pl.col("p").cast(pl.Float64),
+        p_corrected=pl.Series(corrected).fill_nan(None),
+        found=pl.Series(corrected < level),
+    )
 
 
 def p_below(values: np.ndarray[Any, Any], below: float) -> float:
@@ -140,16 +147,6 @@ def p_below(values: np.ndarray[Any, Any], below: float) -> float:
     distance = (values.mean() - below) / values.std(ddof=1)
     straight = distance + skewness * distance**2 / 3 + skewness**2 * distance**3 / 27 + skewness / (6 * n)
     return float(stdtr(n - 1, n**0.5 * straight))
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """p-values corrected for their number: the smallest times n, the next times n - 1 ..., never falling."""
-    order = sorted(range(len(p)), key=lambda i: p[i])
-    corrected, highest = [0.0] * len(p), 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, p[place] * (len(p) - rank)))
-        corrected[place] = highest
-    return corrected
 
 
 def class_means(shares: pl.DataFrame, seed: int = 0) -> pl.DataFrame:

@@ -16,13 +16,17 @@ VARIANT = ("metric", "ground_truth", "pooling")
 
 Key = tuple[str, ...]
 
+FACTS = ("correct", "probability")
+"""Columns about cases that health checks look at."""
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The scores of one variant: `values` (cases, keys), cases in the order of their names, keys as they came.
 
     `flags` (subsets, cases, keys) says which of them belong to each subset. `uniform` (cases, keys) is what a uniform
-    map of the case would get, NaN where that is not known or the truth is missing.
+    map of the case would get, NaN where that is not known or the truth is missing. `clusters` (cases,) numbers what
+    cases hang together by; None where each stands alone.
     """
 
     variant: Key
@@ -31,6 +35,7 @@ class Columns:
     values: NDArray[np.float64]
     flags: NDArray[np.bool_]
     uniform: NDArray[np.float64]
+    clusters: NDArray[np.int64] | None = None
 
     @property
     def whole(self) -> NDArray[np.float64]:
@@ -54,15 +59,33 @@ class Gathered:
     keys: Mapping[Key, int]
     models: frozenset[str]
     costs: pl.DataFrame
-    """Seconds and passes per case, by target and explainer."""
+    """Seconds and passes per case, and the peak of memory in bytes, by target and explainer."""
     subsets: Sequence[str] = field(default=())
+    facts: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """What is known of each case on each model: those of FACTS that the rows have."""
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """What a case hangs together with others by, by case; empty where each stands alone."""
 
-    def columns(self, metrics: Sequence[str]) -> Iterator[Columns]:
-        """Variant by variant, in the order of the metrics, then of ground truth and pooling."""
+    def numbered(self, cases: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """The clusters of cases, given by their places in the order of names, as numbers."""
+        if not self.clusters:
+            return None
+        names = sorted(self.cases)
+        numbers: dict[str, int] = {}
+        return np.array(
+            [
+                numbers.setdefault(self.clusters.get(names[place], names[place]), len(numbers))
+                for place in cases.tolist()
+            ]
+        )
+
+    def columns(self, metrics: Sequence[str], variants: Collection[Key] | None = None) -> Iterator[Columns]:
+        """Variant by variant, in the order of the metrics, then of ground truth and pooling; all, or some of them."""
         places = np.empty(len(self.cases), np.int64)
         places[np.argsort(np.array(list(self.cases), dtype=object))] = np.arange(len(self.cases))
         keys = list(self.keys)
-        for variant in sorted(self.variants, key=lambda v: (list(metrics).index(v[0]), *v[1:])):
+        wanted = [variant for variant in self.variants if variants is None or variant in variants]
+        for variant in sorted(wanted, key=lambda v: (list(metrics).index(v[0]), *v[1:])):
             coded, key, value, bits, uniform = (
                 np.concatenate(column) for column in zip(*self.variants[variant], strict=True)
             )
@@ -80,7 +103,7 @@ class Gathered:
             expected[row, column[key]] = uniform
             found = [keys[k] for k in present]
             known_for_all(found, expected, flags)
-            yield Columns(variant, found, cases, values, flags, expected)
+            yield Columns(variant, found, cases, values, flags, expected, self.numbered(cases))
 
 
 def known_for_all(keys: Sequence[Key], uniform: NDArray[np.float64], flags: NDArray[np.bool_]) -> None:
@@ -93,19 +116,31 @@ def known_for_all(keys: Sequence[Key], uniform: NDArray[np.float64], flags: NDAr
         flags[:, :, here] |= flags[:, :, here].any(2, keepdims=True)
 
 
-def gather(parts: Iterable[pl.DataFrame], metrics: Sequence[str], subsets: Mapping[str, pl.Expr]) -> Gathered:
-    """The scores of these metrics, from frames of rows that are looked at one after the other."""
+def gather(
+    parts: Iterable[pl.DataFrame], metrics: Sequence[str], subsets: Mapping[str, pl.Expr], cluster: str = ""
+) -> Gathered:
+    """The scores of these metrics, from frames of rows that are looked at one after the other.
+
+    `cluster` is the column that says which cases hang together; rows without it stand alone.
+    """
     assert len(subsets) <= 32, "a score has 32 bits for the subsets that it belongs to"
     variants: dict[Key, list[tuple[NDArray[Any], ...]]] = {}
     cases: dict[str, int] = {}
     keys: dict[Key, int] = {}
     models: set[str] = set()
     costs: list[pl.DataFrame] = []
+    clusters: dict[str, str] = {}
+    facts: dict[tuple[str, str], pl.DataFrame] = {}
     for part in parts:
         models.update(part["model"].unique())
+        if cluster in part.columns:
+            clusters.update(part.select("case", pl.col(cluster).cast(pl.String)).drop_nulls().unique().rows())
         costs.append(cost_sums(part))
         wanted = {name for condition in subsets.values() for name in condition.meta.root_names()}
         rows = with_columns(part.filter(pl.col("metric").is_in(list(metrics))), {*wanted, "uniform"})
+        if len(rows) and (rows["model"][0], rows["case"][0]) not in facts:
+            there = [name for name in FACTS if name in rows.columns]
+            facts[rows["model"][0], rows["case"][0]] = rows.select("model", "case", *there).unique(["model", "case"])
         flagged = [condition.fill_null(False).alias(f"in {name}") for name, condition in subsets.items()]
         rows = rows.select("case", *KEY, *VARIANT, pl.col("value", "uniform").cast(pl.Float64), *flagged)
         for named, group in rows.group_by(*VARIANT, *KEY, maintain_order=True):
@@ -119,7 +154,15 @@ def gather(parts: Iterable[pl.DataFrame], metrics: Sequence[str], subsets: Mappi
             code = np.full(len(group), keys.setdefault(key, len(keys)), np.uint16)
             uniform = group["uniform"].to_numpy().astype(np.float64)
             variants.setdefault(variant, []).append((coded, code, value, bits, uniform))
-    return Gathered(variants, cases, keys, frozenset(models), mean_costs(costs), list(subsets))
+    return Gathered(
+        variants, cases, keys, frozenset(models), mean_costs(costs), list(subsets), all_facts(facts.values()), clusters
+    )
+
+
+def all_facts(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """One row per case and model; parts of other explainers may have had the same cases, in pieces of another size."""
+    found = list(frames)
+    return pl.concat(found, how="diagonal").unique(["model", "case"]).drop_nulls() if found else pl.DataFrame()
 
 
 def with_columns(rows: pl.DataFrame, wanted: Collection[str]) -> pl.DataFrame:
@@ -128,16 +171,19 @@ def with_columns(rows: pl.DataFrame, wanted: Collection[str]) -> pl.DataFrame:
 
 
 def cost_sums(part: pl.DataFrame) -> pl.DataFrame:
-    """Seconds and passes of each explainer in a part: their sums, and how many there are."""
-    measured = part.filter(pl.col("metric").is_in(["seconds", "passes"]))
-    return measured.group_by("target", "explainer", "metric").agg(total=pl.col("value").sum(), count=pl.len())
+    """What explaining cost in a part: sums over its cases, how many these are, and the most of each."""
+    measured = part.filter(pl.col("metric").is_in(["seconds", "passes", "memory"]))
+    value = pl.col("value")
+    return measured.group_by("target", "explainer", "metric").agg(total=value.sum(), count=pl.len(), most=value.max())
 
 
 def mean_costs(sums: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Seconds and passes per case of each explainer, over all cases that it explained."""
-    total = pl.concat(sums).group_by("target", "explainer", "metric").agg(pl.col("total", "count").sum())
+    """Seconds and passes per case of each explainer, over all cases that it explained, and its peak of memory."""
+    by_metric = pl.concat(sums).group_by("target", "explainer", "metric")
+    total = by_metric.agg(pl.col("total", "count").sum(), pl.col("most").max())
     mean = pl.col("total") / pl.col("count")
     return total.group_by("target", "explainer").agg(
         seconds_per_case=mean.filter(pl.col("metric") == "seconds").first(),
         passes_per_case=mean.filter(pl.col("metric") == "passes").first(),
+        peak_memory=pl.col("most").filter(pl.col("metric") == "memory").first(),
     )

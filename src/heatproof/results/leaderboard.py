@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heatproof.errors import HeatproofError
+from heatproof.executors.threads import each
 from heatproof.lazy import np, pl
 from heatproof.results.columns import KEY, VARIANT, Columns, Gathered, Key
-from heatproof.results.statistics import bootstrap_means, interval, over_models, quantiles
+from heatproof.results.skill import SKILL, Scale
+from heatproof.results.statistics import (
+    Sample,
+    bootstrap_means,
+    independent,
+    over_models,
+    quantile_interval,
+    quantiles,
+    told_by,
+)
+from heatproof.story import MetricWords
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,11 +30,15 @@ if TYPE_CHECKING:
 COLUMNS = (
     "benchmark", "dataset", "model", "target", "explainer", "metric", "ground_truth", "pooling", "subset", "n",
     "mean", "std", "median", "ci_low", "ci_high", "reference", "seconds_per_case", "passes_per_case",
-    "reference_elsewhere", "undefined", "mean_all", "ci_low_all", "ci_high_all",
+    "reference_elsewhere", "undefined", "mean_all", "ci_low_all", "ci_high_all", *SKILL, "peak_memory",
 )  # fmt: skip
 NUMBERS = COLUMNS[COLUMNS.index("mean") :]
 AXES = (*KEY, *VARIANT, "subset")
-FURTHER = ("least", "percentile_20", "percentile_80", "most", "reference_std", "reference_median")
+SHARES = {"median": 0.5, "percentile_20": 0.2, "percentile_80": 0.8}
+"""The quantiles that have intervals."""
+QUANTILES = ("least", "percentile_20", "percentile_80", "most")
+BOUNDS = tuple(f"{name}_{end}" for name in SHARES for end in ("low", "high"))
+FURTHER = (*QUANTILES, "reference_std", "reference_median", *BOUNDS)
 """Columns of statistics.csv behind the axes: what the leaderboard has no room for."""
 ALL = ("mean_all", "ci_low_all", "ci_high_all")
 """The reading in which an unusable map counts as a uniform one."""
@@ -31,7 +47,15 @@ HELD = 2 * 10**6
 
 
 def leaderboard(
-    scores: Gathered, *, benchmark: str, dataset: str, metrics: Sequence[str], reference: pl.DataFrame | None, seed: int
+    scores: Gathered,
+    *,
+    benchmark: str,
+    dataset: str,
+    metrics: Sequence[MetricWords],
+    families: Mapping[str, str],
+    reference: pl.DataFrame | None,
+    seed: int,
+    look: Callable[[Block, NDArray[np.float64]], object] | None = None,
 ) -> pl.DataFrame:
     """Means, spreads and intervals of scores, with the paper's number and the cost of explaining.
 
@@ -42,21 +66,26 @@ def leaderboard(
 
     `mean` is over the scores that are defined, as the papers have it. `undefined` is the share of maps that have none
     by the explainer's own doing, and `mean_all` counts each of these as a uniform map: whoever is silent where it is
-    hard gains nothing by it. There is no interval of a single case.
+    hard gains nothing by it. There is no interval of a single case. `skill` puts `mean_all` on a scale from the best
+    floor (0) to the ceiling (1); `families` says which explainers are floors or ceilings. `look` is shown every block
+    of scores with the resamples of its `mean_all`.
     """
     lines: list[dict[str, Any]] = []
-    models = len(scores.models)
-    for group in groups(scores.columns(metrics)):
-        blocks = [block for columns in group for block in subset_blocks(columns, scores.subsets)]
-        readings = [block.values for block in blocks] + [block.whole[:, block.gaps] for block in blocks]
-        ends = np.cumsum([reading.shape[1] for reading in readings])[:-1]
-        means = np.split(bootstrap_means(np.hstack(readings), seed), ends, axis=1)
-        for block, plain, filled in zip(blocks, means, means[len(blocks) :], strict=False):
-            whole = plain.copy()
-            whole[:, block.gaps] = filled
-            lines += [line | block.named for line in case_lines(block, plain, whole)]
-            if models > 1:
-                lines += [line | block.named for line in model_lines(block, plain, whole, seed, models)]
+    models, words = len(scores.models), {metric.name: metric for metric in metrics}
+
+    def lines_of(drawn: Drawn) -> list[dict[str, Any]]:
+        block, plain, whole = drawn
+        scale = Scale(words[block.named["metric"]], families)
+        found = list(case_lines(block, plain, whole, scale))
+        if models > 1:
+            found += model_lines(block, plain, whole, scale, seed, models)
+        return [line | block.named for line in found]
+
+    for group in resampled(scores, list(words), seed):
+        lines += chain.from_iterable(each(lines_of, group))
+        if look is not None:
+            for block, _, whole in group:
+                look(block, whole)
     table = pl.DataFrame(lines, infer_schema_length=None).with_columns(
         benchmark=pl.lit(benchmark), dataset=pl.lit(dataset)
     )
@@ -80,24 +109,54 @@ class Block:
     whole: NDArray[np.float64]
     """The same, with unusable maps counted as uniform ones."""
     unusable: NDArray[np.bool_]
+    clusters: NDArray[np.int64] | None
 
     @property
     def gaps(self) -> NDArray[np.int64]:
         """The columns in which the two readings differ."""
         return np.flatnonzero((np.isnan(self.values) & ~np.isnan(self.whole)).any(0))
 
+    def sample(self, values: NDArray[np.float64], mean: NDArray[np.float64], words: MetricWords) -> Sample:
+        """What intervals of the columns' means rest on."""
+        return Sample.of(values, mean, self.clusters, words.range)
+
+
+Drawn: TypeAlias = "tuple[Block, NDArray[np.float64], NDArray[np.float64]]"
+"""A block, and the means (resamples, keys) of its two readings over resampled cases."""
+
+
+def resampled(scores: Gathered, metrics: Sequence[str], seed: int) -> Iterator[list[Drawn]]:
+    """All blocks, as many at a time as go through one bootstrap."""
+    for group in groups(scores.columns(metrics)):
+        blocks = [block for columns in group for block in subset_blocks(columns, scores.subsets)]
+        readings = [block.values for block in blocks] + [block.whole[:, block.gaps] for block in blocks]
+        ends = np.cumsum([reading.shape[1] for reading in readings])[:-1]
+        means = np.split(bootstrap_means(np.hstack(readings), seed, clusters=group[0].clusters), ends, axis=1)
+        yield [
+            (block, plain, filled_in(plain, block.gaps, filled))
+            for block, plain, filled in zip(blocks, means, means[len(blocks) :], strict=False)
+        ]
+
+
+def filled_in(means: NDArray[np.float64], gaps: NDArray[np.int64], filled: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means with those of the columns that have gaps replaced; the same array where none has."""
+    if not len(gaps):
+        return means
+    whole = means.copy()
+    whole[:, gaps] = filled
+    return whole
+
 
 def subset_blocks(columns: Columns, subsets: Sequence[str]) -> Iterator[Block]:
     """A block for all cases and one for each subset that has any score."""
     named = dict(zip(VARIANT, columns.variant, strict=True))
     whole, unusable = columns.whole, columns.unusable
-    yield Block(named | {"subset": "all"}, columns.keys, columns.values, whole, unusable)
+    yield Block(named | {"subset": "all"}, columns.keys, columns.values, whole, unusable, columns.clusters)
     for name, flags in zip(subsets, columns.flags, strict=True):
         values = np.where(flags, columns.values, np.nan)
         if not np.isnan(values).all():
-            yield Block(
-                named | {"subset": name}, columns.keys, values, np.where(flags, whole, np.nan), unusable & flags
-            )
+            within, silent = np.where(flags, whole, np.nan), unusable & flags
+            yield Block(named | {"subset": name}, columns.keys, values, within, silent, columns.clusters)
 
 
 def groups(variants: Iterable[Columns]) -> Iterator[list[Columns]]:
@@ -113,10 +172,11 @@ def groups(variants: Iterable[Columns]) -> Iterator[list[Columns]]:
         yield held
 
 
-def case_lines(block: Block, means: NDArray[np.float64], means_all: NDArray[np.float64]) -> Iterator[dict[str, Any]]:
+def case_lines(
+    block: Block, means: NDArray[np.float64], means_all: NDArray[np.float64], scale: Scale
+) -> Iterator[dict[str, Any]]:
     """A line per model, target and explainer: statistics over cases, from the resampled means of both readings."""
     values = block.values
-    low, high = interval(means)
     ordered = np.sort(values, axis=0)
     lines = np.ascontiguousarray(values.T)  # so that a sum is made in the same order whatever else is in the table
     defined = ~np.isnan(lines)
@@ -125,40 +185,75 @@ def case_lines(block: Block, means: NDArray[np.float64], means_all: NDArray[np.f
         mean = np.where(defined, lines, 0.0).sum(1) / counts
         std = np.sqrt((np.where(defined, lines - mean[:, None], 0.0) ** 2).sum(1) / counts)
         undefined = silent / (counts + silent)
-    mean_all, low_all, high_all = mean.copy(), low.copy(), high.copy()
+    sample = block.sample(values, mean, scale.words)
+    low, high = sample.around(means)
+    mean_all, low_all, high_all, rest_on = mean.copy(), low.copy(), high.copy(), sample.counts.copy()
     if len(gaps := block.gaps):
         mean_all[gaps] = np.nanmean(block.whole[:, gaps], axis=0)
-        low_all[gaps], high_all[gaps] = interval(means_all[:, gaps])
+        sample = block.sample(block.whole[:, gaps], mean_all[gaps], scale.words)
+        low_all[gaps], high_all[gaps] = sample.around(means_all[:, gaps])
+        rest_on[gaps] = sample.counts
     shares = quantiles(ordered, (0.5, 0.0, 0.2, 0.8, 1.0))
-    numbers = np.stack([mean, std, shares[0], low, high, *shares[1:], mean_all, low_all, high_all])
-    names = ("mean", "std", "median", "ci_low", "ci_high", *FURTHER[:4], *ALL)
+    known = dict(zip(("median", *QUANTILES), shares, strict=True))
+    bounds = [
+        bound
+        for name, share in SHARES.items()
+        for bound in quantile_interval(ordered, share, told_by(values, known[name], block.clusters))
+    ]
+    skills = scale.skills(block.keys, mean_all, means_all, rest_on)
+    numbers = np.stack([mean, std, shares[0], low, high, *shares[1:], mean_all, low_all, high_all, *skills, *bounds])
+    names = ("mean", "std", "median", "ci_low", "ci_high", *QUANTILES, *ALL, *SKILL, *BOUNDS)
     for column, key in enumerate(block.keys):
         found = [None if np.isnan(number) else float(number) for number in numbers[:, column]]
         line = dict(zip(names, found, strict=True)) | {"undefined": float(undefined[column])}
-        if counts[column] < 2:
-            line |= {"ci_low": None, "ci_high": None}
-        if counts[column] + silent[column] < 2:
-            line |= {"ci_low_all": None, "ci_high_all": None}
         yield dict(zip(KEY, key, strict=True)) | {"n": int(counts[column])} | line
 
 
 def model_lines(
-    block: Block, means: NDArray[np.float64], means_all: NDArray[np.float64], seed: int, models: int
+    block: Block,
+    means: NDArray[np.float64],
+    means_all: NDArray[np.float64],
+    scale: Scale,
+    seed: int,
+    models: int,
 ) -> Iterator[dict[str, Any]]:
     """A line per target and explainer: statistics over the means of those models that have any."""
     columns: dict[tuple[str, str], list[int]] = {}
     for column, (_, target, explainer) in enumerate(block.keys):
         columns.setdefault((target, explainer), []).append(column)
-    for (target, explainer), chosen in columns.items():
-        low, high = interval(over_models(means[:, chosen, None], seed))
-        low_all, high_all = interval(over_models(means_all[:, chosen, None], seed))
+    summed = {line: over_models(means_all[:, chosen, None], seed)[:, 0] for line, chosen in columns.items()}
+    whole = {line: means_of(block.whole[:, chosen]) for line, chosen in columns.items()}
+    overall = np.array([found.mean() if len(found) else np.nan for found in whole.values()])
+    keys = [("", *line) for line in columns]
+    defined = ~np.isnan(block.whole)
+    rest_on = np.array([independent(defined[:, chosen], block.clusters).max() for chosen in columns.values()])
+    skills = np.stack(scale.skills(keys, overall, np.stack(list(summed.values()), 1), rest_on))
+    for place, ((target, explainer), chosen) in enumerate(columns.items()):
+        heard_of = means_of(block.values[:, chosen])
+        ends = scale.words.range
+        low, high = models_interval(heard_of, over_models(means[:, chosen, None], seed), rest_on[place], ends)
+        low_all, high_all = models_interval(
+            whole[target, explainer], summed[target, explainer][:, None], rest_on[place], ends
+        )
         silent = int(block.unusable[:, chosen].sum())
         heard = int((~np.isnan(block.values[:, chosen])).sum())
-        line = {"model": all_models(models), "target": target, "explainer": explainer}
-        line |= statistics(means_of(block.values[:, chosen]), float(low[0]), float(high[0]))
-        whole = means_of(block.whole[:, chosen])
-        numbers = (float(whole.mean()), float(low_all[0]), float(high_all[0])) if len(whole) else (None,) * 3
-        yield line | dict(zip(ALL, numbers, strict=True)) | {"undefined": silent / max(1, silent + heard)}
+        line: dict[str, Any] = {"model": all_models(models), "target": target, "explainer": explainer}
+        line |= statistics(heard_of, low, high)
+        numbers = (float(overall[place]), low_all, high_all) if len(whole[target, explainer]) else (None,) * 3
+        skill = [None if np.isnan(number) else float(number) for number in skills[:, place]]
+        line |= dict(zip(ALL, numbers, strict=True)) | dict(zip(SKILL, skill, strict=True))
+        yield line | {"undefined": silent / max(1, silent + heard)}
+
+
+def models_interval(
+    means: NDArray[np.float64], drawn: NDArray[np.float64], cases: int, ends: tuple[float, float]
+) -> tuple[float | None, float | None]:
+    """The 95 % interval of the mean of models' means, from its resamples (resamples, 1); a single one has none."""
+    if len(means) < 2:
+        return None, None
+    sample = Sample(means.mean(keepdims=True), np.array([cases]), np.array([False]), *ends)
+    low, high = (float(end[0]) for end in sample.around(drawn))
+    return None if np.isnan(low) else low, None if np.isnan(high) else high
 
 
 def means_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -172,7 +267,7 @@ def all_models(count: int) -> str:
     return f"mean of {count} models"
 
 
-def statistics(means: np.ndarray[Any, Any], low: float, high: float) -> dict[str, Any]:
+def statistics(means: np.ndarray[Any, Any], low: float | None, high: float | None) -> dict[str, Any]:
     """Of the means of models; their spread is a sample's."""
     if not len(means):
         return {"n": 0, "mean": None, "std": None, "median": None, "ci_low": None, "ci_high": None}
@@ -196,3 +291,12 @@ def read_leaderboard(path: Path) -> pl.DataFrame:
     if table.columns != list(COLUMNS) or table.is_empty():
         raise HeatproofError(f"{path} is damaged: it has other columns than a leaderboard; run again to make it anew.")
     return table.with_columns(pl.col(pl.String).fill_null(""))
+
+
+def read_statistics(path: Path) -> pl.DataFrame:
+    """statistics.csv with the types that it was written with."""
+    types = dict.fromkeys(AXES, pl.String) | {"n": pl.Int64} | dict.fromkeys(FURTHER, pl.Float64)
+    try:
+        return pl.read_csv(path, schema_overrides=types).with_columns(pl.col(pl.String).fill_null(""))
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise HeatproofError(f"{path} is damaged ({problem}); run again to make it anew.") from problem

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from heatproof.errors import HeatproofError
+from heatproof.harmless import spreadsheet
 from heatproof.lazy import pl
-from heatproof.results.leaderboard import read_leaderboard
-from heatproof.run_folder import LEADERBOARD, SUMMARY, RunFolder, ScoreRows
+from heatproof.results.leaderboard import read_leaderboard, read_statistics
+from heatproof.results.verdict import Verdict, read_verdict
+from heatproof.run_folder import LEADERBOARD, STATISTICS, SUMMARY, VERDICT, RunFolder, ScoreRows
 from heatproof.story import Story, read_story
 
 
@@ -48,11 +50,19 @@ class Results:
             raise HeatproofError(
                 f"{self.folder} has no {LEADERBOARD} yet: the run was interrupted. Run it again to go on."
             )
-        return read_leaderboard(path)
+        table = read_leaderboard(path)
+        names = [*self.short, *self.manifest["models"]]
+        changed = {spreadsheet(name): name for name in names if spreadsheet(name) != name}
+        return table.with_columns(pl.col("explainer", "model").replace(changed)) if changed else table
 
     def leaderboard(self) -> pl.DataFrame:
         """One line per model, target, explainer, metric, ground truth and pooling; scores are fractions."""
         return self._leaderboard
+
+    def statistics(self) -> pl.DataFrame:
+        """Percentiles and their intervals, a line for each of the leaderboard's; empty in a run that has none."""
+        path = self.folder / STATISTICS
+        return read_statistics(path) if path.is_file() else pl.DataFrame()
 
     def score_rows(self) -> ScoreRows:
         """The files of all scores, to be read one after the other: for runs that do not fit into memory."""
@@ -67,3 +77,20 @@ class Results:
     def failures(self) -> list[dict[str, Any]]:
         """Units that failed, each with its explainer, chunk, message and traceback."""
         return self.files.failures()
+
+    def require_verdict(self) -> None:
+        """An error for a run that has none, where what is said of it would lack it."""
+        if not self.files.path(VERDICT).is_file():
+            raise HeatproofError(
+                f"{self.folder} has no {VERDICT}: it was interrupted, or made by an older version. Run it again; what"
+                " it has is not computed anew."
+            )
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Who leads, who cannot be told apart, against floors, by cost, and how surely: see docs/verdict.md.
+
+        A run that is older than verdicts has an empty one.
+        """
+        path = self.files.path(VERDICT)
+        return read_verdict(self.files.read_json(path)) if path.is_file() else Verdict()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
-from heatproof.story import MetricWords, Panel, Paragraph, Plate, Table
+from heatproof.results.verdict import BASELINES, Entrant, Judged
+from heatproof.story import MetricWords
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from heatproof.results.run import Results
 
 TARGET_TITLES = {
@@ -20,9 +19,6 @@ TARGET_TITLES = {
     "logit": "Explaining the logit",
     "log_probability": "Explaining the log-probability",
 }
-AROUND = 3
-"""Blanks around a column of a table in a terminal."""
-BASELINE_FAMILIES = ("floor", "ceiling", "raw")
 
 
 @dataclass(frozen=True)
@@ -41,11 +37,19 @@ class Cell:
     elsewhere: float | None = None
     undefined: float = 0.0
     whole: float = math.nan
+    skill: float | None = None
+    skill_low: float | None = None
+    skill_high: float | None = None
 
     @property
     def text(self) -> str:
+        return f"{self.score_text}{self.silence}"
+
+    @property
+    def score_text(self) -> str:
+        """The mean and half its interval, in percent."""
         around = "" if self.low is None or self.high is None else f" ±{50 * (self.high - self.low):.1f}"
-        return f"{100 * self.mean:.1f}{around}{self.silence}"
+        return f"{100 * self.mean:.1f}{around}"
 
     @property
     def about(self) -> str:
@@ -57,6 +61,11 @@ class Cell:
     def silence(self) -> str:
         """How many maps had no score, where any had none."""
         return f" ({in_percent(self.undefined)} undefined)" if self.undefined else ""
+
+    @property
+    def share_text(self) -> str:
+        """The share of maps without a score, where there are any."""
+        return in_percent(self.undefined) if self.undefined else ""
 
     @property
     def misleads(self) -> bool:
@@ -71,10 +80,23 @@ class Cell:
     def elsewhere_text(self) -> str:
         return "" if self.elsewhere is None else f"{100 * self.elsewhere:.1f}"
 
+    @property
+    def skill_text(self) -> str:
+        """Skill with its interval; empty where there is no scale."""
+        if self.skill is None:
+            return ""
+        if self.skill_low is None or self.skill_high is None:
+            return in_hundredths(self.skill)
+        return f"{in_hundredths(self.skill)} ({in_hundredths(self.skill_low)} to {in_hundredths(self.skill_high)})"
+
 
 @dataclass(frozen=True)
 class Line:
-    """An explainer (for one explained quantity) and its scores by metric; `short` is what people read."""
+    """An explainer (for one explained quantity) and its scores by metric; `short` is what people read.
+
+    `entrant` is what the contest of the metric that ranks says of it, and `floor` what is said where it does not surely
+    beat every floor.
+    """
 
     explainer: str
     short: str
@@ -83,16 +105,27 @@ class Line:
     cells: dict[str, Cell]
     seconds: float | None
     passes: float | None
+    entrant: Entrant | None = None
+    floor: str = ""
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it knows nothing of the model: a floor, the ceiling, or no explainer at all."""
-        return self.family in BASELINE_FAMILIES and not self.target
+        """Whether it is not judged, but judged by: a floor, the ceiling, or no explainer at all."""
+        return self.family in BASELINES
+
+    @property
+    def rank_text(self) -> str:
+        """The rank, and the interval that it lies in where that says more."""
+        if self.entrant is None or self.entrant.rank is None:
+            return ""
+        low, high = self.entrant.rank_low, self.entrant.rank_high
+        around = "" if low is None or high is None or low == high else f" ({low:g} to {high:g})"
+        return f"{self.entrant.rank:g}{around}"
 
 
 @dataclass(frozen=True)
 class Board:
-    """The lines of one explained quantity, best first, then the baselines that know nothing of the model."""
+    """The lines of one explained quantity, best first, then the baselines: those of this quantity and of none."""
 
     target: str
     title: str
@@ -130,7 +163,30 @@ class Board:
                 found.append(("paper", cell_text(metric.name, "reference_text")))
             if elsewhere and metric.name in self.referenced_elsewhere:
                 found.append(("paper, other network", cell_text(metric.name, "elsewhere_text")))
+        first = self.metrics[0].name
+        if any(line.cells[first].skill is not None for line in self.lines if first in line.cells):
+            found.append(("skill", cell_text(first, "skill_text")))
+        if any(line.rank_text for line in self.lines):
+            found.append(("rank", lambda line: line.rank_text))
+        if self.same_n is None:
+            found.append(("n", cell_text(first, "n")))
         return found
+
+    @property
+    def same_n(self) -> int | None:
+        """How many scores every number of the board rests on; None where they differ."""
+        counts = {cell.n for line in self.lines for cell in line.cells.values()}
+        return counts.pop() if len(counts) == 1 else None
+
+    @property
+    def heading(self) -> str:
+        """The title, with what is true of all numbers."""
+        return self.title if self.same_n is None else f"{self.title}, n = {self.same_n}"
+
+
+def in_hundredths(value: float) -> str:
+    """Two digits, and no minus before nothing."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def in_percent(share: float) -> str:
@@ -147,26 +203,45 @@ def boards(run: Results) -> list[Board]:
     """One board per explained quantity. Several models are shown by their mean, poolings by the first of the run."""
     lines_of_all = shown_lines(run)
     model = lines_of_all["model"][0]
-    shown = lines_of_all.filter(first_shown(run))
+    shown = lines_of_all.filter(run.story.shown)
     found = tuple(metric for metric in run.story.metrics if metric.name in shown["metric"])
     families = {entry["explainer"]: entry["family"] for entry in run.manifest["explainers"]}
     lines = [
         read_line(str(explainer), run.short.get(str(explainer), str(explainer)), str(target), families, group)
         for (explainer, target), group in shown.group_by("explainer", "target", maintain_order=True)
     ]
-    baselines = ranked([line for line in lines if line.is_baseline], found)
-    methods = [line for line in lines if not line.is_baseline]
     targets = [target for target in TARGET_TITLES if any(line.target == target for line in lines)]
+    published = run.story.words.as_published if len(targets) > 1 else ""
     return [
         Board(
             target,
-            target_title(target, run.story.words.as_published if len(targets) > 1 else ""),
+            target_title(target, published),
             model,
             found,
-            (*ranked([line for line in methods if line.target in (target, "")], found), *baselines),
+            board_lines([line for line in lines if line.target in (target, "")], found, contest_of(run, target, found)),
         )
         for target in (targets or [""])
     ]
+
+
+def board_lines(lines: Sequence[Line], metrics: Sequence[MetricWords], judged: Judged | None) -> tuple[Line, ...]:
+    """Methods best first, then baselines best first, each with what the contest says of it."""
+    entrants = {} if judged is None else {(e.target, e.explainer): e for e in judged.entrants}
+    known = []
+    for line in lines:
+        entrant = entrants.get((line.target, line.explainer))
+        said = judged.against_floor(entrant, metrics[0].higher_is_better) if judged and entrant else ""
+        known.append(replace(line, entrant=entrant, floor=said))
+    methods, baselines = ([line for line in known if line.is_baseline == wanted] for wanted in (False, True))
+    return (*ranked(methods, metrics), *ranked(baselines, metrics))
+
+
+def contest_of(run: Results, target: str, metrics: Sequence[MetricWords]) -> Judged | None:
+    """The contest of the metric that ranks, for one explained quantity."""
+    for judged in run.verdict.contests:
+        if judged.target == target and metrics and judged.metric == metrics[0].name:
+            return judged
+    return None
 
 
 def target_title(target: str, published: str) -> str:
@@ -182,60 +257,6 @@ def shown_lines(run: Results) -> pl.DataFrame:
     return table.filter((pl.col("model") == (summed or models)[0]) & (pl.col("subset") == "all"))
 
 
-def first_shown(run: Results) -> pl.Expr:
-    """Which lines of the leaderboard the boards show: the run's own choice, or the first of its poolings."""
-    if run.story.columns:
-        return pl.any_horizontal(column.condition for column in run.story.columns)
-    return pl.col("pooling").is_in(["", *run.story.poolings[:1]])
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The means of one metric along one more axis: a row per explainer, a column per value of the axis."""
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-def grids(run: Results) -> list[Grid]:
-    """For each column that the boards show, the tables along the axes that have more than one value."""
-    axes = {
-        "pooling": "by pooling",
-        "ground_truth": "by ground truth",
-        "subset": f"by part of the {run.story.words.cases}",
-    }
-    found = []
-    table = run.leaderboard()
-    for column in run.story.columns:
-        here = {**vars(column), "subset": "all"}
-        for axis, words in axes.items():
-            fixed = [pl.col(name) == value for name, value in here.items() if name != axis]
-            lines = table.filter(pl.all_horizontal(fixed))
-            heads = tuple(lines[axis].unique(maintain_order=True).to_list())
-            if axis == "pooling":
-                heads = tuple(sorted(heads, key=[*run.story.poolings, *heads].index))
-            if len(heads) < 2:
-                continue
-            rows = [
-                (run.short.get(str(explainer), str(explainer)), tuple(mean_text(group, axis, head) for head in heads))
-                for (explainer,), group in lines.group_by("explainer", maintain_order=True)
-            ]
-            kept = ", ".join(here[name] for name in axes if name != axis and here[name] not in ("", "all"))
-            found.append(Grid(f"{run.story.metric[column.metric].title} {words} ({kept})", heads, tuple(rows)))
-    return found
-
-
-def mean_text(group: pl.DataFrame, axis: str, value: str) -> str:
-    """The mean in percent, with the paper's number behind it where there is one."""
-    rows = group.filter((pl.col(axis) == value) & pl.col("mean").is_not_null())
-    if rows.is_empty():
-        return "–"
-    row = rows.row(0, named=True)
-    published = "" if row["reference"] is None else f" ({100 * row['reference']:.0f})"
-    return f"{100 * row['mean']:.1f}{published}"
-
-
 def read_line(explainer: str, short: str, target: str, families: Mapping[str, str], group: pl.DataFrame) -> Line:
     rows = [row for row in group.iter_rows(named=True) if row["mean"] is not None]
     cells = {
@@ -248,6 +269,9 @@ def read_line(explainer: str, short: str, target: str, families: Mapping[str, st
             r["reference_elsewhere"],
             r["undefined"],
             r["mean_all"],
+            r["skill"],
+            r["skill_low"],
+            r["skill_high"],
         )
         for r in rows
     }
@@ -292,91 +316,3 @@ def failure_lines(run: Results) -> list[str]:
         f"{f['explainer']}{' (' + f['target'] + ')' if f['target'] else ''}, {f['chunk']}: {f['message']}"
         for f in run.failures()
     ]
-
-
-def markdown(run: Results) -> str:
-    """leaderboard.md."""
-    parts = [f"# {run.story.title}\n", *(f"{note}\n" for note in (*run.story.notes, *silent_lines(run)))]
-    for board in boards(run):
-        parts.append(f"## {board.title}\n")
-        parts.append(
-            f"Model: {board.model}. Percent, mean ± half the 95 % interval; “paper” is the published number.\n"
-        )
-        columns = board.columns()
-        rows = [["explainer", *(head for head, _ in columns)], ["---", *["---:"] * len(columns)]]
-        for line in board.lines:
-            name = code(line.short)
-            rows.append([f"*{name}*" if line.is_baseline else name, *(text(line) for _, text in columns)])
-        parts.append(in_pipes(rows))
-    for grid in grids(run):
-        parts.append(f"## {grid.title}\n")
-        parts.append("Percent, means; the published number in brackets.\n")
-        rows = [["explainer", *grid.heads], ["---", *["---:"] * len(grid.heads)]]
-        parts.append(in_pipes(rows + [[code(name), *cells] for name, cells in grid.rows]))
-    for section in run.story.sections:
-        parts += [f"## {section.title}\n", *(block_text(block) for block in section.blocks)]
-    if longer := {short: label for label, short in run.short.items() if short != label}:
-        parts.append("## Explainers in full\n")
-        parts.append("\n".join(f"- {code(short)}: {code(label)}" for short, label in longer.items()) + "\n")
-    failed = failure_lines(run)
-    if failed:
-        parts.append("## Not computed\n")
-        parts.append("\n".join(f"- {line}" for line in failed) + "\n")
-    return "\n".join(parts)
-
-
-def block_text(block: Paragraph | Table | Panel | Plate) -> str:
-    """A block of a section, as leaderboard.md has it; of a panel or a plate, what it says."""
-    if isinstance(block, Paragraph):
-        return f"**{block.lead}** {block.text}\n" if block.lead else f"{block.text}\n"
-    if isinstance(block, (Panel, Plate)):
-        return f"### {block.title}\n\n{block.text}\n"
-    heads = [list(block.heads), ["---", *["---:"] * (len(block.heads) - 1)]]
-    table = in_pipes([*heads, *([name, *(cell.text for cell in cells)] for name, cells in block.rows)])
-    return f"### {block.title}\n\n{table}" + (f"\n{block.note}\n" if block.note else "")
-
-
-def in_pipes(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
-
-
-def code(name: str) -> str:
-    return "`" + name.replace("|", "\\|").replace("`", "'") + "`"
-
-
-def terminal(run: Results, width: int, elsewhere: bool = False) -> list[RenderableType]:
-    """The boards as tables for a terminal; where it is narrow, one below the other with a few columns each."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    tables: list[RenderableType] = []
-    for board in boards(run):
-        names = max([len(line.short) for line in board.lines] + [len("explainer")])
-        for part, columns in enumerate(that_fit(board, width - names - AROUND, elsewhere)):
-            title = board.title if part == 0 else None
-            table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-            table.add_column("explainer", no_wrap=True)
-            for head, _ in columns:
-                is_paper = head.startswith("paper")
-                table.add_column(head, justify="right", style="cyan" if is_paper else None)
-            for line in board.lines:
-                style = "dim" if line.is_baseline else None
-                table.add_row(escape(line.short), *(text(line) for _, text in columns), style=style)
-            tables.append(table)
-    return tables
-
-
-def that_fit(board: Board, room: int, elsewhere: bool) -> list[list[tuple[str, Callable[[Line], str]]]]:
-    """The board's columns in groups that fit beside the names; a paper's number stays with its metric."""
-    groups: list[list[tuple[str, Callable[[Line], str]]]] = [[]]
-    used = 0
-    for head, text in board.columns(elsewhere):
-        words = max(map(len, head.split()))  # a heading may go over two lines, a number may not
-        wide = AROUND + max([words, *(len(text(line)) for line in board.lines)])
-        if groups[-1] and used + wide > room and not head.startswith("paper"):
-            groups.append([])
-            used = 0
-        groups[-1].append((head, text))
-        used += wide
-    return groups

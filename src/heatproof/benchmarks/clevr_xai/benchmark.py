@@ -26,6 +26,7 @@ from heatproof.benchmarks.base import (
 )
 from heatproof.benchmarks.clevr_xai import rows
 from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, pictures, tokens
+from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
@@ -38,7 +39,7 @@ from heatproof.explainers.base import Explainer
 from heatproof.lazy import np, pl, torch
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
-from heatproof.story import Story, Words
+from heatproof.story import Story
 
 if TYPE_CHECKING:
     from heatproof.models.vqa import Vqa
@@ -67,7 +68,6 @@ CAMS = ("grad_cam", "guided_grad_cam")
 EYE_OF_SHIPPED = "eye.relu6"
 """Where CAMs read the network that ships: the last layer before the question comes in, as in the poster's network."""
 CHUNK = 32
-EXAMPLES = 6
 
 
 @register_benchmark("clevr-xai")
@@ -109,7 +109,7 @@ class ClevrXai(Benchmark):
         "relation-network (after heatproof fetch relation-network) or its file, or the .npz of heatproof train"
         " relation-network. Default: a network that ships.",
     )
-    limit: int | None = option(None, "Use the first so many questions only.")
+    limit: int | None = option(None, "Use so many questions only, as few of each picture as that takes.")
     correct_only: bool = option(True, "Explain wrongly answered questions too.", flag="--every-answer")
     poolings: Sequence[str] = option(tuple(poolings), "Poolings to score. Default: all ten.")
     as_released: bool = option(False, "Ask as many questions as CLEVR-XAI's release has; give its folder.", hidden=True)
@@ -159,7 +159,7 @@ class ClevrXai(Benchmark):
         chosen = right if self.correct_only else list(range(len(asked)))
         if not chosen:
             raise HeatproofError(f"the network answers none of the {len(asked)} {self.questions} questions right.")
-        return self.opened(network, data, asked, answers, chosen, fingerprint, len(right) / len(asked))
+        return self.opened(seed, network, data, asked, answers, chosen, fingerprint, len(right) / len(asked))
 
     def rehearse(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         """All questions count as answered right, and only the first chunk is really asked."""
@@ -169,22 +169,23 @@ class ClevrXai(Benchmark):
         repeat = -(-len(asked) // len(first.answer))
         answers = Answers(np.tile(first.answer, repeat)[: len(asked)], np.tile(first.probability, repeat)[: len(asked)])
         if not self.is_imagined:
-            return self.opened(network, data, asked, answers, list(range(len(asked))), "", 1.0)
+            return self.opened(seed, network, data, asked, answers, list(range(len(asked))), "", 1.0)
         wanted = min(RELEASED[self.questions], self.limit or RELEASED[self.questions])
         again = [place % len(asked) for place in range(wanted)]
-        return self.opened(network, data, asked, answers, again, "", 1.0, tuple(KINDS[self.questions]))
+        return self.opened(seed, network, data, asked, answers, again, "", 1.0, tuple(KINDS[self.questions]))
 
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
         network = open_network(self.weights, self.model)
         data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
         progress("reading questions", 0, 1)
-        asked = data.questions(questions)[: self.limit]
+        asked = rows.spread(data.questions(questions), self.limit)
         progress("reading questions", 1, 1)
         return network, data, asked
 
     def opened(
         self,
+        seed: int,
         network: Vqa,
         data: Dataset,
         asked: Sequence[Question],
@@ -200,10 +201,12 @@ class ClevrXai(Benchmark):
         name = asked[0].set
         there = rows.ground_truths(data, name, (network.size, network.size))
         kinds = list(imagined or there)
-        first: dict[str, int] = {}
-        for place in chosen[: len(asked)]:
-            first.setdefault(str(asked[place].record["image_filename"]), place)
-        shown = [asked[place] for place in list(first.values())[:EXAMPLES]]
+        entering = {rows.case_name(name, asked[place].index): place for place in chosen[: len(asked)]}
+        strata = {
+            case: rows.stratum(asked[place], network.answers[answers.answer[place]]) for case, place in entering.items()
+        }
+        most = pictures_shown(network.size, network.size)
+        shown = {case: asked[entering[case]] for case in stratified(strata, most, seed)}
         return OpenedClevrXai(
             story=Story(
                 title=self.title,
@@ -212,8 +215,11 @@ class ClevrXai(Benchmark):
                 metrics=metric_words(self.metrics),
                 columns=rows.shown_columns(kinds[0], self.poolings),
                 poolings=tuple(self.poolings),
-                words=Words(cases="questions", truth="the objects that decide the answer", as_published="logit"),
-                examples={rows.case_name(name, q.index): f"{q.text} {in_words(q.answer)}" for q in shown},
+                words=rows.WORDS,
+                examples={case: f"{q.text} {in_words(q.answer)}" for case, q in shown.items()},
+                facts=rows.FACTS,
+                cluster=rows.PICTURE,
+                repeats=rows.repeated([asked[place] for place in chosen[: len(asked)]]),
             ),
             settings={
                 "questions": self.questions,
@@ -226,6 +232,7 @@ class ClevrXai(Benchmark):
             models={network.name: weights_of(network.module)},
             counts={name: len(chosen)},
             per_chunk=CHUNK,
+            sample=pictures_kept(network.size, network.size),
             recipe=self,
             network=network,
             data=data,

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.benchmarks.base import Ending, OpenedMasks, Reference, metric_words, require_poolings
 from heatproof.benchmarks.clevr_xai import rows
+from heatproof.benchmarks.floors import FAMILIES
+from heatproof.benchmarks.sample import pictures_kept, stratified
 from heatproof.cases import Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, open_dataset
 from heatproof.clevr.ground_truth import KINDS
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.heatmap_files import Heatmaps, few
-from heatproof.lazy import pl
+from heatproof.lazy import np, pl
 from heatproof.pooling import poolings as every_pooling
 from heatproof.progress import Progress, silent
 from heatproof.story import Story
@@ -85,6 +87,10 @@ def open_masks(
             metrics=metric_words(rows.METRICS),
             columns=rows.shown_columns(kinds[0], chosen),
             poolings=chosen,
+            words=rows.WORDS,
+            examples=examples_of(asked, questions, pictures_kept(*space)),
+            facts=rows.FACTS,
+            cluster=rows.PICTURE,
         ),
         settings={
             "questions": questions,
@@ -135,6 +141,31 @@ class OpenedQuestions(OpenedMasks):
         facts = questions.to_dict(as_series=False)
         return rows.score_table(ids, facts, relevance, masks, self.settings["poolings"], problems)
 
+    def shown(self, cases: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """The pictures, squashed to the size of the masks; nothing where the data set has scenes only."""
+        (name,) = self.counts
+        index = [int(case.rpartition("-")[2]) for case in cases]
+        files = dict(self.asked.select("question_index", rows.PICTURE).rows())
+        try:
+            inputs = [self.picture(files[question]) for question in index]
+        except HeatproofError:  # masks are enough to score, and the page can do without
+            return {}
+        masks = {f"mask.{kind}": self.data.masks(name, kind).batch(index) for kind in self.kinds}
+        return {"inputs": np.stack(inputs), **masks}
+
+    def picture(self, file: str) -> NDArray[Any]:
+        from PIL import Image
+
+        found = self.data.picture(self.data.scenes.get(file) or {"image_filename": file})
+        height, width = self.space
+        pixels = Image.fromarray(found).resize((width, height), Image.Resampling.BILINEAR)
+        return np.asarray(pixels, dtype=np.float32).transpose(2, 0, 1) / np.float32(255)
+
+    def truth(self, chunk: Chunk) -> NDArray[np.bool_]:
+        (name,) = self.counts
+        index = self.questions(chunk)["question_index"].to_list()
+        return np.asarray(self.data.masks(name, self.kinds[0]).batch(index), dtype=np.bool_)
+
     def subsets(self) -> Mapping[str, pl.Expr]:
         told = "probability" in self.asked.columns and self.asked["probability"].is_not_null().any()
         return rows.parts_of_questions(next(iter(self.counts)), probabilities=told)
@@ -146,7 +177,12 @@ class OpenedQuestions(OpenedMasks):
         (name,) = self.counts
         said = [f"{len(self.asked):,} heatmaps scored against {name} questions."]
         said += [f"{what}: {len(index):,} ({few(index)})." for what, index in self.left_out if index]
-        bad = rows_.unique("case", maintain_order=True).select("question_index", "undefined").rows()
+        bad = (
+            rows_.filter(~pl.col("explainer").is_in(list(FAMILIES)))
+            .unique("case", maintain_order=True)
+            .select("question_index", "undefined")
+            .rows()
+        )
         if bad:
             reasons = [f"{index}: {reason}" for index, reason in bad]
             said.append(f"Questions with an undefined score: {len(bad):,} ({few(reasons, '; ')}).")
@@ -158,6 +194,15 @@ class OpenedQuestions(OpenedMasks):
     def beside_poster(self, about: bool) -> OpenedQuestions:
         """The same with explainers of the logit beside the poster, which is `about` their network or another."""
         return replace(self, published=Reference(rows.poster(), is_about_this=about))
+
+
+def examples_of(asked: pl.DataFrame, questions: str, count: int) -> dict[str, str]:
+    """The questions that a page shows, of every kind in turn; question and answer are the title."""
+    said = pl.col("predicted") != pl.col("answer") if "predicted" in asked.columns else pl.lit(False)
+    columns = asked.select("question_index", said.fill_null(False), "question_type", "attribute", "question", "answer")
+    found = {rows.case_name(questions, index): about for index, *about in columns.iter_rows()}
+    chosen = stratified({case: tuple(about[:3]) for case, about in found.items()}, count, seed=0)
+    return {case: " ".join(found[case][3:]) for case in chosen}
 
 
 def by_question(heatmaps: Heatmaps, questions: str) -> dict[int, str]:

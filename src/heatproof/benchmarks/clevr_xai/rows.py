@@ -12,10 +12,11 @@ from heatproof.clevr.ground_truth import KINDS
 from heatproof.clevr.mask_files import kinds_there
 from heatproof.clevr.question_types import ATTRIBUTES, TYPES, attribute, question_type
 from heatproof.errors import HeatproofError
+from heatproof.harmless import decodable
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
 from heatproof.metrics.uniform import uniform_column
-from heatproof.story import Column
+from heatproof.story import Column, Fact, Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,18 +27,55 @@ SHOWN_POOLINGS = {"mass_accuracy": "pos_l2_norm_sq", "rank_accuracy": "max_norm"
 CONFIDENT, LARGE = 0.99999, 1000
 """The poster's two parts of the questions: predicted probability and pixels of the mask above these."""
 OBJECTS = range(3, 11)
+WORDS = Words(cases="questions", truth="the objects that decide the answer", as_published="logit")
+FACTS = (
+    Fact("answer", "true answer"),
+    Fact("predicted", "the network answers"),
+    Fact("correct", "the network is", filters=True, words=("right", "wrong")),
+    Fact("probability", "its probability"),
+    Fact("question_type", "kind of question", filters=True),
+    Fact("attribute", "asks for", filters=True),
+    Fact("objects", "objects in the picture", filters=True),
+)
+PICTURE = "picture"
+"""The fact that questions hang together by."""
 
 
 def question_facts(questions: Sequence[Question]) -> dict[str, list[Any]]:
     """Plain columns about questions, without those that a network's answer decides."""
     return {
         "question_index": [question.index for question in questions],
-        "question": [question.text for question in questions],
+        PICTURE: [str(question.record["image_filename"]) for question in questions],
+        "question": [decodable(question.text) for question in questions],
         "question_type": [question_type(question.program) for question in questions],
         "attribute": [attribute(question.program) for question in questions],
         "answer": [in_words(question.answer) for question in questions],
         "objects": [len(question.scene["objects"]) if question.scene else 0 for question in questions],
     }
+
+
+def spread(questions: Sequence[Question], limit: int | None) -> Sequence[Question]:
+    """So many questions in their order, as few of each picture as that takes: those of one picture hang together."""
+    if limit is None or limit >= len(questions):
+        return questions
+    asked: dict[str, int] = {}
+    turns = []
+    for place, question in enumerate(questions):
+        picture = str(question.record["image_filename"])
+        asked[picture] = asked.get(picture, 0) + 1
+        turns.append((asked[picture], place))
+    return [questions[place] for place in sorted(place for _, place in sorted(turns)[:limit])]
+
+
+def repeated(questions: Sequence[Question]) -> int:
+    """How many of them ask the same of the same picture as another."""
+    return len(questions) - len({(question.record["image_filename"], question.text) for question in questions})
+
+
+def stratum(question: Question, said: str | None = None) -> tuple[bool, str, str]:
+    """What kind of question it is, and before that whether the network's answer, if it is known, is wrong."""
+    wrong = said is not None and said != in_words(question.answer)
+    return wrong, question_type(question.program), attribute(question.program)
 
 
 def ground_truths(dataset: Dataset, name: str, size: tuple[int, int]) -> list[str]:

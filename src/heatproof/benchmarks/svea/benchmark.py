@@ -27,7 +27,9 @@ from heatproof.benchmarks.base import (
     score_rows,
 )
 from heatproof.benchmarks.references import read_reference
-from heatproof.benchmarks.svea.examples import caption, examples_of, marks_of, places_of
+from heatproof.benchmarks.sample import SIGNALS
+from heatproof.benchmarks.svea.examples import FACTS, WORDS, caption, examples_of, marks_of, named_examples
+from heatproof.benchmarks.svea.readings import readings_section
 from heatproof.benchmarks.svea.regions import (
     CHUNK,
     DIGITS,
@@ -49,7 +51,7 @@ from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_ac
 from heatproof.metrics.understandability import Svm, WindowRule, window_mask, window_starts
 from heatproof.pooling import pool
 from heatproof.progress import Progress, silent
-from heatproof.story import Mark, Story, Words
+from heatproof.story import Mark, Story
 
 if TYPE_CHECKING:
     from heatproof.mnist1d import Signals
@@ -99,7 +101,8 @@ class Svea(Benchmark):
         POOLINGS, "How signed relevance becomes non-negative for the scores against the template."
     )
     examples: Sequence[str] | None = option(
-        None, "Test signals on the page, such as test-0003,test-0017. Default: each digit's first, and some seen wrong."
+        None,
+        "Test signals on the page, such as test-0003,test-0017. Default: some of each digit, seen right and wrong.",
     )
 
     @property
@@ -131,7 +134,7 @@ class Svea(Benchmark):
             raise unknown_name("SVM", self.svm, get_args(Svm))
         require_poolings(self.poolings)
         if self.examples is not None:
-            places_of(self.examples, first_signals(self.limit).counts["test"])
+            named_examples(self.examples, first_signals(self.limit).counts["test"])
         if self.weights is not None and self.model is not None:
             raise HeatproofError("give either weights (for the paper's network) or a model, not both.")
         if (self.model_seeds > 1 or self.retrain) and (self.weights is not None or self.model is not None):
@@ -145,13 +148,13 @@ class Svea(Benchmark):
         return super().from_preset(preset, **options)
 
     def open(self, seed: int, progress: Progress = silent) -> OpenedSvea:
-        return self.opened(progress, train_missing=True)
+        return self.opened(seed, progress, train_missing=True)
 
     def rehearse(self, seed: int, progress: Progress = silent) -> OpenedSvea:
         """Untrained networks stand in for those that would have to be trained."""
-        return self.opened(progress, train_missing=False)
+        return self.opened(seed, progress, train_missing=False)
 
-    def opened(self, progress: Progress, train_missing: bool) -> OpenedSvea:
+    def opened(self, seed: int, progress: Progress, train_missing: bool) -> OpenedSvea:
         from heatproof.models.weights import fingerprint
 
         cases = first_signals(self.limit)
@@ -162,7 +165,10 @@ class Svea(Benchmark):
         }
         seen = digits_seen(networks)
         first = next(iter(seen.values()))
-        shown = examples_of(test.y, first) if self.examples is None else places_of(self.examples, len(test))
+        names = cases.ids("test")
+        drawn = self.examples is None
+        shown = named_examples(self.examples, len(test)) if self.examples else examples_of(names, test.y, first, seed)
+        known = dict(zip(names, zip(test.y.tolist(), first.tolist(), strict=True), strict=True))
         return OpenedSvea(
             story=Story(
                 title=self.title,
@@ -170,17 +176,12 @@ class Svea(Benchmark):
                 dataset="mnist1d",
                 metrics=metric_words(self.metrics),
                 poolings=tuple(self.poolings),
-                words=Words(
-                    cases="signals",
-                    favour="for the class",
-                    against="against it",
-                    truth="where the digit's template lies",
-                    mark="the region of explanation (ROE), and the digit that the SVM reads in it",
-                    as_published="probability",
-                ),
-                examples={case_name("test", i): f"digit {test.y[i]}" for i in shown},
-                captions={case_name("test", i): said for i in shown if (said := caption(test.y[i], first[i]))},
+                words=WORDS,
+                examples={case: f"digit {known[case][0]}" for case in shown},
+                captions={case: said for case in shown if (said := caption(*known[case]))},
+                facts=FACTS,
                 sections=(performance(seen, test.y),),
+                repeats=len(test) - len(np.unique(test.x, axis=0)),
             ),
             settings={
                 "limit": self.limit,
@@ -194,6 +195,7 @@ class Svea(Benchmark):
             models={name: fingerprint(network.module) for name, network in networks.items()},
             counts=cases.counts,
             per_chunk=CHUNK,
+            sample=SIGNALS if drawn else None,
             recipe=self,
             cases=cases,
             networks=networks,
@@ -299,9 +301,13 @@ class OpenedSvea(Opened):
         return roe_rows(self.cases, rows, self.networks, self.recipe.svm)
 
     def conclude(self, rows: pl.DataFrame, summary: pl.DataFrame, table: pl.DataFrame) -> Ending:
-        """Notes, and the regions of the examples with what the SVM reads in them."""
-        marks = marks_of(rows, summary, next(iter(self.networks)), list(self.story.examples))
-        return Ending(notes=[*why_two_targets(rows, table), *agreement(table)], marks=marks)
+        """Notes, the regions of the examples with what the SVM reads in them, and what it goes by."""
+        first = next(iter(self.networks))
+        return Ending(
+            notes=[*why_two_targets(rows, table), *agreement(table)],
+            marks=marks_of(rows, summary, first, list(self.story.examples)),
+            sections=readings_section(self.cases, rows, summary, first, self.recipe.svm),
+        )
 
     def about(self, case: Batch) -> str:
         """The digit, where the network sees another."""

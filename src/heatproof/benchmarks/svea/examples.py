@@ -5,38 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from heatproof.benchmarks.sample import MOST_SHOWN, stratified
 from heatproof.benchmarks.svea.regions import ROE_LENGTH, case_name
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
-from heatproof.story import Mark
+from heatproof.story import Fact, Mark, Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SEEN_WRONG = 5
-"""How many signals that the network sees wrong are shown, unless the user chooses."""
+FACTS = (
+    Fact("label", "digit", filters=True),
+    Fact("predicted", "the network sees"),
+    Fact("correct", "the network is", filters=True, words=("right", "wrong")),
+    Fact("probability", "its probability"),
+)
+WORDS = Words(
+    cases="signals",
+    favour="for the class",
+    against="against it",
+    truth="where the digit's template lies",
+    mark="the region of explanation (ROE), and the digit that the SVM reads in it",
+    as_published="probability",
+)
 KEY = ("explainer", "target", "case")
 
 
-def examples_of(labels: NDArray[np.int64], seen: NDArray[np.int64]) -> list[int]:
-    """The first signal of each digit, then the first ones that the network sees wrong."""
-    first = np.unique(labels, return_index=True)[1].tolist()
-    wrong = [place for place in np.flatnonzero(seen != labels).tolist() if place not in first]
-    return [*first, *wrong[:SEEN_WRONG]]
+def examples_of(
+    cases: Sequence[str], labels: NDArray[np.int64], seen: NDArray[np.int64] | None, seed: int
+) -> list[str]:
+    """Test signals of each digit in turn, as many that the network sees right as that it sees wrong."""
+    wrong = np.zeros(len(labels), bool) if seen is None else seen != labels
+    strata = zip(wrong.tolist(), labels.tolist(), strict=True)
+    return stratified(dict(zip(cases, strata, strict=True)), MOST_SHOWN, seed)
 
 
-def places_of(cases: Sequence[str], count: int) -> list[int]:
-    """The places of test signals by their names; whoever is named twice is shown once."""
+def named_examples(cases: Sequence[str], count: int) -> list[str]:
+    """The test signals that somebody names; whoever is named twice is shown once."""
     if not cases:
         raise HeatproofError("examples is empty; name test signals such as test-0003.")
-    known = {case_name("test", place): place for place in range(count)}
+    known = {case_name("test", place) for place in range(count)}
     for case in cases:
         if case not in known:
             raise HeatproofError(
                 f"there is no test signal {case!r} to show as an example; they are {case_name('test', 0)} to"
                 f" {case_name('test', count - 1)}."
             )
-    return [known[case] for case in dict.fromkeys(cases)]
+    return list(dict.fromkeys(cases))
 
 
 def caption(label: int, seen: int) -> str:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from heatproof.arrays import write_arrays
 from heatproof.benchmarks.base import Ending, OpenedMasks, Reference, metric_words, require_poolings
 from heatproof.benchmarks.references import read_reference
+from heatproof.benchmarks.sample import SIGNALS
 from heatproof.benchmarks.svea import regions
+from heatproof.benchmarks.svea.examples import FACTS, WORDS, caption, examples_of, marks_of
 from heatproof.benchmarks.svea.outputs import Outputs, read_outputs
 from heatproof.benchmarks.svea.regions import (
     CHUNK,
@@ -31,7 +33,7 @@ from heatproof.metrics.fidelity import drops, increases
 from heatproof.metrics.heatmap_scores import REASONS, points, pooled, score_heatmaps
 from heatproof.metrics.understandability import WindowRule, starts_around
 from heatproof.metrics.uniform import uniform_column
-from heatproof.story import Story, Words
+from heatproof.story import Story
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,6 +116,11 @@ def open_signals(
             if not found.has_probabilities:
                 raise HeatproofError(f"{path} holds classes; Drop and Increase need the probabilities (N, 10).")
     scored = METRICS if masked is not None else tuple(m for m in METRICS if m not in ("drop", "increase"))
+    seen = None if outputs is None else outputs.predicted["test"]
+    names, digits = cases.ids("test"), cases.test.y
+    shown = examples_of(names, digits, seen, seed=0)[:SIGNALS]
+    read = digits if seen is None else seen
+    known = dict(zip(names, zip(digits.tolist(), read.tolist(), strict=True), strict=True))
     return OpenedSignals(
         story=Story(
             title="SVEA: heatmaps made elsewhere",
@@ -121,7 +128,10 @@ def open_signals(
             dataset="mnist1d",
             metrics=metric_words(scored),
             poolings=chosen,
-            words=Words(cases="signals"),
+            words=WORDS,
+            examples={case: f"digit {known[case][0]}" for case in shown},
+            captions={case: said for case in shown if seen is not None and (said := caption(*known[case]))},
+            facts=FACTS,
             sections=() if outputs is None else (performance({MODEL: outputs.predicted["test"]}, cases.test.y),),
         ),
         settings={
@@ -147,6 +157,8 @@ def open_signals(
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpenedSignals(OpenedMasks):
     """Signals with templates, and what the explained network says of them where that is given."""
+
+    of_these_maps = ("drop", "increase")
 
     signals: Cases
     left_out: Sequence[tuple[str, Sequence[str]]]
@@ -182,6 +194,14 @@ class OpenedSignals(OpenedMasks):
             )
             for metric, truth, pooling, values, why in found
         )
+
+    def truth(self, chunk: Chunk) -> NDArray[np.bool_]:
+        split, rows = self.rows_of(chunk)
+        return self.signals.part(split)[0][rows].template
+
+    def inputs(self, chunk: Chunk) -> NDArray[np.float64]:
+        split, rows = self.rows_of(chunk)
+        return self.signals.part(split)[0][rows].x[:, None]
 
     def facts(self, chunk: Chunk, part: Signals) -> pl.DataFrame:
         split, rows = self.rows_of(chunk)
@@ -224,6 +244,12 @@ class OpenedSignals(OpenedMasks):
                 found.append((metric, "template", pooling, values, why))
         return found
 
+    def shown(self, cases: Sequence[str]) -> dict[str, NDArray[Any]]:
+        names = self.signals.ids("test")
+        places = [names.index(case) for case in cases]
+        test = self.signals.test
+        return {"inputs": test.x[places, None].astype(np.float32), "mask.template": test.template[places]}
+
     def remembers(self) -> pl.Expr:
         return pl.col("metric") == "roe_start"
 
@@ -245,6 +271,11 @@ class OpenedSignals(OpenedMasks):
                 " with are left out, those to test have no score."
             )
         return Ending(said + self.about_outputs())
+
+    def conclude(self, rows: pl.DataFrame, summary: pl.DataFrame, table: pl.DataFrame) -> Ending:
+        """The same, and the regions of the examples."""
+        there = rows.filter(pl.col("value").is_not_nan())
+        return Ending(self.end(rows, table).notes, marks_of(there, summary, MODEL, list(self.story.examples)))
 
     def about_outputs(self) -> list[str]:
         if self.outputs is None:

@@ -1,39 +1,264 @@
 "use strict";
 
-// Sorting: a click on a heading sorts by that column, numbers falling and words rising at first; empty cells stay last.
+// Sorting: the first click on a heading puts the best on top (words rise); empty cells stay last.
+function sortTable(table, column, reversed) {
+  const heads = [...table.tHead.rows[0].cells], head = heads[column];
+  const isText = head.dataset.kind === "text";
+  const rising = (isText || head.dataset.better === "low") !== reversed;
+  for (const other of heads) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+  const key = row => {
+    const cell = row.cells[column];
+    return isText ? (cell.dataset.value ?? cell.textContent.trim()) : (cell.dataset.value ?? "");
+  };
+  const compare = (a, b) => isText ? a.localeCompare(b) : Number(a) - Number(b);
+  const rows = [...table.tBodies[0].rows].map(row => [key(row), row]);
+  rows.sort(([a], [b]) => a === "" || b === "" ? (a === "") - (b === "") : rising ? compare(a, b) : compare(b, a));
+  table.tBodies[0].append(...rows.map(([, row]) => row));
+}
+
 for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].cells];
+  const heads = [...table.tHead.rows[0].cells], name = table.dataset.state;
   heads.forEach((head, column) => {
-    head.tabIndex = 0;
-    const sort = () => {
-      const text = head.dataset.kind === "text";
-      const before = head.getAttribute("aria-sort");
-      const falling = before ? before === "ascending" : !text;
-      heads.forEach(other => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", falling ? "descending" : "ascending");
-      const key = row => text ? row.cells[column].textContent.trim() : row.cells[column].dataset.value;
-      const compare = (a, b) => text ? a.localeCompare(b) : Number(a) - Number(b);
-      const rows = [...table.tBodies[0].rows].sort((first, second) => {
-        const a = key(first), b = key(second);
-        if (a === "" || b === "") return (a === "") - (b === "");
-        return falling ? compare(b, a) : compare(a, b);
-      });
-      table.tBodies[0].append(...rows);
-    };
-    head.addEventListener("click", sort);
-    head.addEventListener("keydown", event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sort(); } });
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const again = head.hasAttribute("aria-sort") && head.dataset.reversed !== "yes";
+      for (const other of heads) delete other.dataset.reversed;
+      if (again) head.dataset.reversed = "yes";
+      sortTable(table, column, again);
+      if (name) pageState.write({ [`${name}.sort`]: (again ? "-" : "") + (head.dataset.column ?? column) });
+    });
   });
 }
 
-// Examples: show the heatmaps of one explained quantity at a time.
-for (const button of document.querySelectorAll(".switch button")) {
-  button.addEventListener("click", () => {
-    for (const other of document.querySelectorAll(".switch button")) other.setAttribute("aria-pressed", String(other === button));
-    for (const row of document.querySelectorAll(".strip tbody tr"))
-      row.hidden = row.dataset.target !== "" && row.dataset.target !== button.dataset.target;
-  });
+// The sorting that the address asks for, if it does.
+function sortAsAsked(table, asked) {
+  const heads = [...table.tHead.rows[0].cells];
+  const reversed = asked.startsWith("-"), wanted = reversed ? asked.slice(1) : asked;
+  const column = heads.findIndex((head, place) => wanted !== "" && (head.dataset.column ?? String(place)) === wanted);
+  for (const head of heads) { delete head.dataset.reversed; head.removeAttribute("aria-sort"); }
+  if (column < 0) return false;
+  if (reversed) heads[column].dataset.reversed = "yes";
+  sortTable(table, column, reversed);
+  return true;
+}
+
+// The leaderboard: any reading of it, drawn anew from the page's data.
+class Leaderboard {
+  constructor(section) {
+    this.section = section;
+    this.name = section.dataset.name;
+    this.table = section.querySelector("table.board");
+    this.selects = [...section.querySelectorAll("select[data-axis]")];
+    this.data = JSON.parse(document.getElementById(`${this.name}-readings`).textContent);
+    this.places = new Map();
+    const lines = this.data.lines;
+    lines.metric.forEach((_, at) => this.places.set(this.key(at), at));
+    this.rows = [...this.table.tBodies[0].rows];
+    section.querySelector(".filters")?.removeAttribute("hidden");
+    for (const select of this.selects)
+      select.addEventListener("change", () => {
+        pageState.write({ [`${this.name}.${select.dataset.axis}`]: select.value });
+        this.show(pageState.read());
+      });
+  }
+
+  key(at) {
+    const { metric, ground_truth, pooling, subset, target, model, explainer } = this.data.lines;
+    return [metric, ground_truth, pooling, subset, target, model, explainer].map(column => column[at]).join();
+  }
+
+  // Show what the address asks for.
+  show(state) {
+    const asked = {};
+    for (const select of this.selects) {
+      const wanted = state[`${this.name}.${select.dataset.axis}`] ?? "";
+      select.value = [...select.options].some(option => option.value === wanted) ? wanted : "";
+      if (select.value) asked[select.dataset.axis] = select.value;
+    }
+    if (Object.keys(asked).length) this.draw(asked);
+    else this.table.tBodies[0].replaceChildren(...this.rows);
+    const ranks = asked.metric ?? Object.keys(this.data.better_high).find(name => name in this.data.shown);
+    for (const head of this.table.tHead.rows[0].cells) {
+      const of = head.dataset.metric;
+      this.hideColumn(head.cellIndex, Boolean(of && asked.metric && of !== asked.metric));
+    }
+    const about = this.section.querySelector(".ranked-by");
+    if (about) about.textContent = this.data.titles[ranks];
+    if (!sortAsAsked(this.table, state[`${this.name}.sort`] ?? "") && asked.metric)
+      sortAsAsked(this.table, `m:${asked.metric}`);
+  }
+
+  hideColumn(column, hidden) {
+    for (const row of this.table.rows) if (row.cells[column]) row.cells[column].hidden = hidden;
+  }
+
+  // The line of the data for a metric under what is asked; what a metric does not have is as shown first.
+  find(metric, asked, target, explainer) {
+    const data = this.data, [truth, pooling] = data.shown[metric] ?? ["", ""];
+    const code = (axis, value) => data[axis].indexOf(value);
+    const subset = asked.subset ?? "all", model = asked.model ?? data.model_shown;
+    for (const [t, p] of [[asked.ground_truth ?? truth, asked.pooling ?? pooling], [truth, pooling]]) {
+      const at = this.places.get([code("metric", metric), code("ground_truth", t), code("pooling", p),
+        code("subset", subset), code("target", target), code("model", model), explainer].join());
+      if (at !== undefined) return at;
+    }
+    return undefined;
+  }
+
+  draw(asked) {
+    const data = this.data, ranks = asked.metric ?? Object.keys(data.better_high).find(name => name in data.shown);
+    const heads = [...this.table.tHead.rows[0].cells];
+    const lines = [];
+    data.explainers.forEach(([short, full, baseline], explainer) => {
+      for (const target of data.target) {
+        if (asked.target && target !== "" && target !== asked.target) continue;
+        const found = {};
+        for (const metric of Object.keys(data.shown)) {
+          const at = this.find(metric, asked, target, explainer);
+          if (at !== undefined && this.number("mean", at) !== null) found[metric] = at;
+        }
+        if (Object.keys(found).length) lines.push({ short, full, baseline, target, explainer, found });
+      }
+    });
+    const sign = data.better_high[ranks] ? -1 : 1;
+    const score = line => ranks in line.found ? sign * this.number("whole", line.found[ranks]) : Infinity;
+    lines.sort((a, b) => a.baseline - b.baseline || score(a) - score(b));
+    for (const line of lines) {
+      const rivals = lines.filter(other => !other.baseline && other.target === line.target && ranks in other.found);
+      line.rank = line.baseline || !(ranks in line.found) ? null
+        : 1 + rivals.filter(other => score(other) < score(line)).length;
+      line.judged = this.judged(ranks, asked, line);
+    }
+    this.table.tBodies[0].replaceChildren(...lines.map(line => this.row(line, heads, ranks)));
+  }
+
+  // What a contest says of a line: there is one for all cases and networks under what is shown first.
+  judged(metric, asked, line) {
+    if (asked.subset || asked.model) return null;
+    const [truth, pooling] = this.data.shown[metric] ?? ["", ""];
+    const wanted = [metric, asked.ground_truth ?? truth, asked.pooling ?? pooling];
+    for (const [of, t, p, target, entrants] of this.data.contests) {
+      if (of !== wanted[0] || t !== wanted[1] || p !== wanted[2] || (line.target && target !== line.target)) continue;
+      const mine = entrants.find(entrant => entrant[0] === line.explainer && entrant[1] === line.target);
+      if (mine) return mine;
+    }
+    return null;
+  }
+
+  number(name, at) {
+    const column = this.data.lines[name];
+    if (name === "n") return column[at];
+    return column === undefined || column[at] === null ? null : column[at] / this.data.scale;
+  }
+
+  row(line, heads, ranks) {
+    const row = document.createElement("tr");
+    if (line.baseline) row.className = "baseline";
+    for (const head of heads) row.append(this.cell(line, head.dataset.column, ranks));
+    return row;
+  }
+
+  cell(line, column, ranks) {
+    const cell = document.createElement(column === "explainer" ? "th" : "td");
+    const [kind, metric] = column.includes(":") ? column.split(/:(.*)/) : [column, ranks];
+    const at = line.found[metric];
+    const say = (text, value, title) => {
+      cell.textContent = text;
+      cell.dataset.value = value ?? "";
+      if (title) cell.title = title;
+    };
+    if (kind === "explainer") this.nameCell(cell, line);
+    else if (kind === "target") {
+      cell.className = "word";
+      if (line.target) {
+        const mark = document.createElement("span");
+        mark.className = `key ${line.target}`;
+        cell.append(mark);
+      }
+      cell.append(line.target);
+    } else if (kind === "rank") {
+      const [, , , rank, low, high] = line.judged ?? [];
+      const known = rank ?? line.rank;
+      say(known === null ? "" : low !== undefined && low !== null && low !== high ? `${known} (${low} to ${high})` : `${known}`, known);
+    } else if (kind === "groups") {
+      say(line.judged?.[2] ?? "", undefined);
+      cell.dataset.value = line.judged?.[2] ?? "";
+      cell.className = "word";
+    } else if (kind === "passes" || kind === "ms") {
+      const cost = this.data.costs.find(([explainer, target]) => explainer === line.explainer && target === line.target);
+      const value = cost ? cost[kind === "passes" ? 2 : 3] : null;
+      say(value === null ? "–" : kind === "passes" ? value.toFixed(0) : (1000 * value).toFixed(2), value);
+    } else if (at === undefined) say(kind === "m" ? "–" : "", "");
+    else if (kind === "m") this.scoreCell(cell, say, at);
+    else if (kind === "p" || kind === "e") {
+      cell.className = kind === "p" ? "paper" : "elsewhere";
+      const value = this.number(kind === "p" ? "reference" : "elsewhere", at);
+      say(value === null ? "" : (100 * value).toFixed(1), value);
+    } else if (kind === "skill") {
+      const [skill, low, high] = ["skill", "skill_low", "skill_high"].map(name => this.number(name, at));
+      say(skill === null ? "" : inHundredths(skill) + (low === null || high === null ? "" : ` (${inHundredths(low)} to ${inHundredths(high)})`), skill);
+    } else if (kind === "n") say(String(this.number("n", at)), this.number("n", at));
+    else if (kind === "undefined") {
+      const share = this.number("undefined", at) ?? 0;
+      say(share ? inPercent(share) : "", share);
+    }
+    return cell;
+  }
+
+  nameCell(cell, line) {
+    cell.scope = "row";
+    cell.dataset.value = line.short;
+    if (line.short !== line.full) cell.title = line.full;
+    for (const piece of line.short.split(/(?<=[,:_])/)) cell.append(piece, document.createElement("wbr"));
+    if (line.judged?.[6]) {
+      const said = document.createElement("small");
+      said.textContent = line.judged[6];
+      cell.append(said);
+    }
+  }
+
+  scoreCell(cell, say, at) {
+    const [mean, low, high, undef, whole] = ["mean", "low", "high", "undefined", "whole"].map(name => this.number(name, at));
+    const bounds = low !== null && high !== null;
+    const silence = undef ? ` (${inPercent(undef)} undefined)` : "";
+    const about = bounds ? `${(100 * low).toFixed(1)} to ${(100 * high).toFixed(1)}, ` : "";
+    const around = bounds ? ` ±${(50 * (high - low)).toFixed(1)}` : "";
+    say(`${(100 * mean).toFixed(1)}${around}`, whole ?? mean, `${about}n = ${this.number("n", at)}${silence}`);
+    if (undef) {
+      const small = document.createElement("small");
+      small.textContent = `${inPercent(undef)} undefined`;
+      cell.append(small);
+    }
+  }
+}
+
+// Two digits, and no minus before nothing.
+function inHundredths(value) {
+  return value.toFixed(2).replace(/^-(0\.00)$/, "$1");
+}
+
+// A share in whole percent, and never as none or all where it is neither.
+function inPercent(share) {
+  return share > 0 && share < 0.01 ? "<1 %" : share > 0.99 && share < 1 ? ">99 %" : `${(100 * share).toFixed(0)} %`;
+}
+
+for (const section of document.querySelectorAll("section.leaderboard")) {
+  const board = new Leaderboard(section);
+  pageState.follow(state => board.show(state));
 }
 
 // The paper's numbers for another network or other data: shown on demand.
 for (const box of document.querySelectorAll("label.toggle input"))
   box.addEventListener("change", () => document.body.classList.toggle("with-elsewhere", box.checked));
+
+// Paper shows everything that the screen folds away.
+addEventListener("beforeprint", () => {
+  for (const part of document.querySelectorAll("details:not([open])")) { part.open = true; part.dataset.folded = "yes"; }
+});
+addEventListener("afterprint", () => {
+  for (const part of document.querySelectorAll("details[data-folded]")) { part.open = false; delete part.dataset.folded; }
+});

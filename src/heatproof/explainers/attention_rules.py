@@ -1,0 +1,172 @@
+"""Relevance through attention: softmax, products of two things that depend on the inputs, norms over tokens.
+
+Achtibat et al. 2024 (AttnLRP): a softmax is taken by its Taylor expansion at the point, a product gives half of its
+relevance to each factor, and what a norm divides by is a constant. Ali et al. 2022 (conservative propagation): so are
+attention and gates, and all relevance goes to what they weigh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+from torch.nn import functional
+
+from heatproof.explainers.attention_maps import attended
+from heatproof.explainers.autograd_graph import function_name
+from heatproof.explainers.linear_maps import named, plain
+from heatproof.explainers.losses import Back
+from heatproof.explainers.relevance_kinds import MOVING_NODES, PRODUCTS, SHIFTED_PRODUCTS
+from heatproof.explainers.rules import stable
+from heatproof.explainers.watching import Call, opened
+
+if TYPE_CHECKING:
+    from heatproof.explainers.relevance_graph import RelevanceGraph
+
+DIVISORS = {"Rsqrt", "Reciprocal"}
+"""Nodes of what is one over a length: a norm written out multiplies by it."""
+GATES = {"softmax", "sigmoid", "hardsigmoid"}
+"""What conservative propagation takes for a constant that weighs something else."""
+FOLLOWED = 32
+"""Nodes to look at for what made a factor."""
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Tensor:
+    """A norm over one group of channels, once each token is a case of its own."""
+    size = torch.Size(normalized_shape).numel()
+    weight, bias = (None if values is None else values.reshape(size) for values in (weight, bias))
+    return functional.group_norm(x.reshape(-1, size), 1, weight, bias, eps).reshape(x.shape)
+
+
+def shifted_product(name: str, shift: Tensor, first: Tensor, second: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * shift + alpha * first second"""
+    product: Tensor = getattr(torch, SHIFTED_PRODUCTS[name])(first, second)
+    shifted: Tensor = beta * shift + alpha * product
+    return shifted
+
+
+UNFOLDED: dict[str, Callable[..., Tensor]] = {"scaled_dot_product_attention": attended, "layer_norm": layer_norm}
+
+
+def unfolded(call: Call) -> Callable[..., Any] | None:
+    """What stands for a function of several steps, each of which has a rule."""
+    if call.name in SHIFTED_PRODUCTS:
+        return lambda *args, **kwargs: shifted_product(call.name, *args, **kwargs)
+    return UNFOLDED.get(call.name) or opened(call.func)
+
+
+def through_attention(graph: RelevanceGraph, call: Call) -> Tensor | None:
+    """The value of a step of attention with its way back; None where it is no such step."""
+    if call.name == "softmax" and len(call.carriers) == 1:
+        return softmax(graph, call)
+    if call.name in ("rms_norm", "normalize") and len(call.carriers) == 1:
+        return graph.passed(plain(call), call.carriers[0])
+    if call.name in PRODUCTS and len(call.tensors) == len(call.carriers) == 2:
+        return product(graph, call)
+    if call.name == "mul" and len(call.carriers) == 2:
+        return scaled(graph, call)
+    if call.name == "div" and isinstance(call.args[0], Tensor) and call.args[0].requires_grad:
+        return graph.passed(plain(call), call.args[0])
+    return None
+
+
+def softmax(graph: RelevanceGraph, call: Call) -> Tensor:
+    """x_i (R_i - s_i sum_j R_j); nothing where attention is a constant."""
+    given = named(call, ("input", "dim"))
+    source, value = call.carriers[0], plain(call)
+    if graph.composite.attention == "constant":
+        return constant(graph, value)
+    x, axis = graph.keep(source), given["dim"]
+    held = graph.keep(value)
+
+    def back(relevance: Tensor) -> tuple[Tensor]:
+        finite = x.masked_fill(x == -torch.inf, 0)  # what a mask hides has no part in it
+        return ((finite * (relevance - held * relevance.sum(axis, keepdim=True))).to(x),)
+
+    result = graph.node(value, back, source)
+    graph.weights.append(result)
+    return result
+
+
+def constant(graph: RelevanceGraph, value: Tensor) -> Tensor:
+    """A value that weighs others and takes no relevance, so that what it came from need not be followed."""
+    nowhere = value.new_zeros(1, requires_grad=True)
+    result = graph.node(value, lambda relevance: (torch.zeros_like(nowhere),), nowhere)
+    graph.constant.add(result.grad_fn)
+    return result
+
+
+def product(graph: RelevanceGraph, call: Call) -> Tensor:
+    """a_i b_j / z of R to both, half of it each; to one, all of it, where the other is a constant."""
+    sources = call.tensors
+    takes = takers(graph, sources)
+    kept = [graph.keep(source) for source in sources]
+    chosen = [source for source, taker in zip(sources, takes, strict=True) if taker]
+    return graph.node(plain(call), share_product(call, kept, takes, graph.composite.stabiliser), *chosen)
+
+
+def share_product(call: Call, kept: Sequence[Tensor], takes: Sequence[bool], stabiliser: float) -> Back:
+    """The way back of a function that is linear in each of its two tensors."""
+
+    def back(relevance: Tensor) -> list[Tensor]:
+        with torch.enable_grad():
+            factors = [tensor.detach().requires_grad_(wanted) for tensor, wanted in zip(kept, takes, strict=True)]
+            queue = iter(factors)
+            z = call.with_tensors(lambda _: next(queue)).value()
+        s = relevance / stable(sum(takes) * z.detach(), stabiliser)
+        wanted = [factor for factor in factors if factor.requires_grad]
+        return [
+            factor.detach() * found for factor, found in zip(wanted, torch.autograd.grad(z, wanted, s), strict=True)
+        ]
+
+    return back
+
+
+def scaled(graph: RelevanceGraph, call: Call) -> Tensor:
+    """A gate or any other product element by element: half of R to each factor, or all to the one that counts."""
+    chosen = [source for source, taker in zip(call.carriers, takers(graph, call.carriers), strict=True) if taker]
+    if len(chosen) == 1:
+        return graph.passed(plain(call), chosen[0])
+    shapes = [source.shape for source in chosen]
+
+    def back(relevance: Tensor) -> list[Tensor]:
+        return [(relevance / len(shapes)).sum_to_size(shape) for shape in shapes]
+
+    return graph.node(plain(call), back, *chosen)
+
+
+def takers(graph: RelevanceGraph, factors: Sequence[Tensor]) -> list[bool]:
+    """Which factors of a product get relevance: those that are no constant; if all are, all."""
+    takes = [not is_constant(graph, factor) for factor in factors]
+    return takes if any(takes) else [True] * len(takes)
+
+
+def is_constant(graph: RelevanceGraph, factor: Tensor) -> bool:
+    """Whether a factor counts as one: one over a length, or a weight where these are constants."""
+    node = factor.grad_fn
+    for _ in range(FOLLOWED):
+        if node is None:
+            return False
+        if node in graph.constant or function_name(node) in DIVISORS:
+            return True
+        before = [parent for parent, _ in node.next_functions if parent is not None]
+        if len(before) != 1 or not (function_name(node) in MOVING_NODES or node in graph.handed_on):
+            return False
+        (node,) = before
+    return False
+
+
+def note_gate(graph: RelevanceGraph, name: str, node: Node | None) -> None:
+    """Remember what gates made, where they count as constants."""
+    if graph.composite.attention == "constant" and name in GATES and node is not None:
+        graph.constant.add(node)

@@ -1,0 +1,131 @@
+"""The verdict in words: what is said must be so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from heatproof.results.agreement import Agreement
+from heatproof.results.sentences import ahead, cost, floors, fraction, lead, listed, order
+from heatproof.results.verdict import Entrant, Judged, Pair
+from heatproof.story import MetricWords, Story, Words
+from judging import part, steps, verdict_of
+
+WORDS = MetricWords("mass", "Mass", "")
+STORY = Story("T", "", "d", (WORDS,), words=Words(cases="pictures"))
+
+
+def entrant(name: str, mean: float, family: str = "gradient", **more) -> Entrant:
+    return Entrant(name, name, "logit", family, mean, None, None, 0.0, **more)
+
+
+def judged(*entrants: Entrant, apart=(), leaders: int = 1, low: float = 0.01, high: float = 0.2) -> Judged:
+    """A contest of which these pairs of places are told apart."""
+    pairs = tuple(
+        Pair(i, j, entrants[i].mean - entrants[j].mean, low, high, 0.5, 0.5, 0.5, (i, j) in apart)
+        for i in range(len(entrants))
+        for j in range(i + 1, len(entrants))
+    )
+    return Judged("logit", "mass", "", "", "net", 1200, 1200, entrants, pairs, leaders)
+
+
+def test_a_lead_with_its_interval():
+    found = judged(entrant("a", 0.6), entrant("b", 0.5), apart=[(0, 1)], low=0.04, high=0.16)
+    assert lead(found, WORDS, STORY) == (
+        "On net (explaining the logit), a leads: Mass 60.0 %, 10.0 points ahead of b"
+        " (95 % interval 4.0 to 16.0; 1,200 pictures)."
+    )
+
+
+@pytest.mark.parametrize(("low", "high", "said"), [(-0.02, 0.2, "-2.0 to 20.0"), (0.01, 0.2, "1.0 to 20.0")])
+def test_an_end_on_the_other_side_of_zero_keeps_its_sign(low, high, said):
+    assert said in ahead(judged(entrant("a", 0.6), entrant("b", 0.5), low=low, high=high))
+    lower = judged(entrant("a", 0.5), entrant("b", 0.6), low=-high, high=-low)  # the lower score is the better one
+    assert said in ahead(lower)
+
+
+def test_those_who_cannot_be_told_apart():
+    three = [entrant("a", 0.6), entrant("b", 0.59), entrant("c", 0.58)]
+    assert "a, b and c lead and cannot be told apart: Mass 60.0 % to 58.0 %" in lead(
+        judged(*three, leaders=3), WORDS, STORY
+    )
+    some = lead(judged(*three, apart=[(1, 2)], leaders=3), WORDS, STORY)
+    assert "a leads, but b and c cannot be told apart from it" in some
+    skipped = lead(judged(*three, apart=[(0, 1)], leaders=2), WORDS, STORY)
+    assert "a and c lead and cannot be told apart: Mass 60.0 % to 58.0 %" in skipped
+
+
+def test_many_who_cannot_be_told_apart_are_counted():
+    many = [entrant(name, 0.6) for name in "abcdefg"]
+    assert "a, b, c, d and 3 more lead and cannot" in lead(judged(*many, leaders=7), WORDS, STORY)
+    assert listed(list("abcde")) == "a, b, c, d and e"
+    assert listed(["a"]) == "a"
+
+
+def test_what_can_be_had_for_less():
+    found = judged(
+        entrant("a", 0.6, seconds=40.0, is_pareto=True), entrant("b", 0.59, seconds=1.0, is_pareto=True),
+        entrant("c", 0.56, seconds=0.1, is_pareto=True), apart=[(0, 2), (1, 2)], leaders=2,
+    )  # fmt: skip
+    assert cost(found) == "Of those that lead, b costs 1/40 of a; c costs 1/10 of b and loses 4.0 points."
+    assert fraction(entrant("x", 0, seconds=1.0), entrant("y", 0, seconds=1.25)) == "80 %"
+    assert cost(judged(entrant("a", 0.6), entrant("b", 0.5), apart=[(0, 1)])) == ""
+
+
+FLOOR = entrant("floor", 0.5, "floor")
+
+
+def against(*means: float, unsure: str = "", words: MetricWords = WORDS) -> str:
+    methods = [
+        entrant(name, mean, no_better_than="floor" if name in unsure else "")
+        for name, mean in zip("abcd", means, strict=False)
+    ]
+    return floors(judged(*methods, FLOOR), words)
+
+
+def test_not_to_be_sure_is_not_to_be_no_better():
+    assert against(0.9, 0.8) == "Every method beats every floor; the best of these is floor."
+    assert against(0.9) == "It beats every floor; the best of these is floor."
+    assert against(0.9, 0.4, unsure="b").startswith(
+        "1 of 2 methods is no better than a floor: b (the best floor is floor"
+    )
+    both = against(0.9, 0.55, 0.5, 0.4, unsure="bcd")
+    assert both.startswith(
+        "2 of 4 methods are no better than a floor: c and d; 1 more is not surely better than one: b ("
+    )
+    assert against(0.9, 0.55, unsure="b").startswith("1 of 2 methods is not surely better than a floor: b (")
+    assert against(0.6, 0.4, unsure="ab") == (
+        "No method is surely better than the floor floor, which knows nothing of the model."
+    )
+    assert floors(judged(entrant("a", 0.6)), WORDS) == ""
+
+
+def test_lower_scores_may_be_better_ones():
+    down = replace(WORDS, higher_is_better=False)
+    assert "no better than a floor: b" in against(0.1, 0.6, unsure="b", words=down)
+    assert "not surely better than a floor: b" in against(0.1, 0.45, unsure="b", words=down)
+
+
+def test_where_the_order_holds():
+    def agreement(axis: str, low: float, mean: float, high: float) -> Agreement:
+        return Agreement(axis, ["p", "q"], 5, [], mean, low, high, low, ("p", "q"))
+
+    several = [
+        agreement("pooling", 0.85, 0.9, 1.0),
+        agreement("metric", 0.1, 0.3, 0.4),
+        agreement("subset", 0.4, 0.7, 0.9),
+    ]
+    assert order(several) == (
+        "By rank correlation, the order of the methods holds under other poolings (0.90);"
+        " it wavers on parts of the cases (0.70); it does not hold from metric to metric (0.30)."
+    )
+
+
+def test_sentences_of_a_whole_verdict():
+    rng = np.random.default_rng(0)
+    scores = steps(80, 0.7, 0.5) | {"random": np.clip(rng.normal(0.1, 0.02, 80), 0, 1)}
+    found = verdict_of([part(scores, floors=["random"])], families={"random": "floor"}, failures=2)
+    assert len(found.sentences) == 3
+    assert found.sentences[-1] == f"1 of {len(found.checks)} health checks failed: failed units."
