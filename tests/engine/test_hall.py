@@ -20,7 +20,7 @@ from heatproof.engine.sources import Explaining
 from heatproof.errors import HeatproofError
 from heatproof.experiments.bias import write_bias
 from heatproof.explainers.spec import make_explainers
-from heatproof.results.tables import first_shown, shown_lines, target_title
+from heatproof.results.tables import shown_lines, target_title
 from heatproof.results.terminal import terminal
 
 SMALL = {"limit": 60, "target": "logit"}
@@ -62,7 +62,7 @@ def test_tables_fit_the_terminal(width, tmp_path):
         assert len(line.rstrip()) <= width
     names = re.findall(r"^ (\S+) ", text, re.MULTILINE)
     assert {"grad_cam_pp:alpha=normalised", "integrated_gradients", "oracle"} <= set(names)
-    defined = shown_lines(run).filter(pl.col("mean").is_not_null() & first_shown(run)).filter(explainer="oracle")
+    defined = shown_lines(run).filter(pl.col("mean").is_not_null() & run.story.shown).filter(explainer="oracle")
     shown = len(re.findall(r"^ oracle .*$", text, re.MULTILINE))
     assert shown == len(terminal(run, width))  # in each table, and on one line
     assert len(re.findall(r"\d ±\d", text)) > 5 * len(defined)  # no number goes over two lines
