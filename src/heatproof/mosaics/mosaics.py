@@ -44,7 +44,8 @@ Item = TypeVar("Item")
 class Mosaic:
     """What a mosaic is made of: the files of its tiles, their classes, and the class to look for.
 
-    `picture` is the whole mosaic where it was read from disk; `files` are then only what its CSV says of them.
+    `picture` is the whole mosaic where it was read from disk; `files` are then only what its CSV says of them. `cell`
+    is the one tile that counts, where not all of the target class do.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Mosaic:
     labels: tuple[str, ...]
     target: str
     picture: Path | None = None
+    cell: int | None = None
 
     @property
     def grid(self) -> int:
@@ -59,7 +61,9 @@ class Mosaic:
 
     @property
     def targets(self) -> tuple[bool, ...]:
-        """Which tiles are of the target class."""
+        """Which tiles are of the target class, or the one that counts."""
+        if self.cell is not None:
+            return tuple(place == self.cell for place in range(len(self.labels)))
         return tuple(label == self.target for label in self.labels)
 
 
