@@ -263,6 +263,7 @@ class Focus(Benchmark, MosaicSettings):
                 "std": [float(value) for value in classifier.std],
                 "outputs": outputs,
                 **({} if self.setting == "focus" else {"setting": self.setting, "cut": self.cut}),
+                **({} if self.design == "random" else {"design": self.design}),
             },
             fingerprint=pictures,
             models=dict.fromkeys(versions.names, weights_of),
@@ -333,6 +334,7 @@ class OpenedFocus(Opened):
                 "names_target": (logits.argmax(1) == target).tolist(),
                 "probability": logits.softmax(1).gather(1, target[:, None])[:, 0].tolist(),
                 **{f"label_{i}": [mosaic.labels[i] for mosaic in mosaics] for i in range(grid**2)},
+                **{f"picture_{i}": [str(mosaic.files[i]) for mosaic in mosaics] for i in range(grid**2)},
             },
             black=self.seen.classifier.black,
         )

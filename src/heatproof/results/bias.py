@@ -60,7 +60,7 @@ def tile_shares(run: Results, entry: dict[str, Any]) -> pl.DataFrame:
             f"{run.folder} has no scores of {entry['explainer']} yet: it failed or was interrupted. Run it again."
         )
     scores = parts.where(pl.col("metric").str.starts_with("share_") & (pl.col("model") == first_model(run)))
-    facts = [name for name in scores.columns if name.startswith("label_")]
+    facts = [name for name in scores.columns if name.startswith(("label_", "picture_"))]
     return under_paper_pooling(scores).pivot(on="metric", index=["case", "target_class", *facts], values="value")
 
 
