@@ -123,7 +123,8 @@ class RunFolder:
                 f" Its {LEADERBOARD} and {REPORT} are still good to read; to go on, give another folder with --out, or"
                 " redo it with --no-resume."
             )
-        return unsealed(self.path(MANIFEST), manifest)
+        found: dict[str, Any] = unsealed(self.path(MANIFEST), manifest)
+        return found
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         self.write_json(self.path(MANIFEST), manifest)

@@ -282,7 +282,7 @@ def statistics(means: np.ndarray[Any, Any], low: float | None, high: float | Non
 
 
 def read_leaderboard(content: bytes, path: Path) -> pl.DataFrame:
-    """The content of leaderboard.csv with the types that it was written with; an axis that does not apply is empty text."""
+    """The content of leaderboard.csv with the types it was written with; an axis that does not apply is empty text."""
     types = {name: pl.Float64 if name in NUMBERS else pl.Int64 if name == "n" else pl.String for name in COLUMNS}
     table = pl.read_csv(content, schema_overrides=types)
     if table.columns != list(COLUMNS) or table.is_empty():
