@@ -34,8 +34,9 @@ class ClassifierOptions:
 
     model: Any = option(
         EMBEDDED,
-        "alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, my_net.py:factory, or a torch.export"
-        " (.pt2) or TorchScript (.pt, with --trust) file. Default: the classifier that ships.",
+        "alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, my_net.py:factory, or a file:"
+        " torch.export (.pt2), TorchScript (.pt, with --trust). Only asked for scores: net.onnx, http://ADDRESS."
+        " Default: the classifier that ships.",
     )
     trust: bool = option(False, "Load a model file that brings code of its own (TorchScript), and run that code.")
     weights: Path | str | None = option(None, "Weights (.npz, .pt) of the model.")
