@@ -60,6 +60,8 @@ from heatproof.story import Story, Words
 if TYPE_CHECKING:
     from heatproof.models.classifiers import Classifier
 
+MOST_SIDE = 4096
+"""Pixels along a side of a tile."""
 CHUNK_VALUES = 2**23
 """Values of inputs in a chunk: about 32 MB."""
 
@@ -151,7 +153,7 @@ class Focus(Benchmark, MosaicSettings):
         if self.images is not None and self.model == EMBEDDED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
         if self.tile is not None:
-            require_whole("tile", self.tile, 16)
+            require_whole("tile", self.tile, 16, MOST_SIDE)
         require_limit(self.limit)
         if self.fit is not None and self.fit not in get_args(Fit):
             raise unknown_name("fit", str(self.fit), get_args(Fit))
