@@ -35,7 +35,7 @@ from heatproof.engine.wanted import CANDIDATES, Pick, Wanted
 from heatproof.errors import HeatproofError, require_whole
 from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Target, predicted_classes, quantity_of
-from heatproof.explainers.guards import untouched
+from heatproof.explainers.guards import as_usual, untouched
 from heatproof.explainers.spec import make_explainer
 from heatproof.lazy import pl, torch
 from heatproof.metrics.spec import MetricLike, load_metrics
@@ -141,7 +141,7 @@ def run(
     how = Execution(engine, at_once, address, folders_of(made) if ship else (), gpus=int(device != "cpu"))
     extra = [] if metrics is None else load_metrics(metrics)
     folder = RunFolder(Path(out) if out is not None else default_folder(made.name, preset))
-    with folder.held():
+    with folder.held(), as_usual():
         if explainers is None and "limit" not in options and not folder.has_run:
             how.expect_much()
         with computing_on(device):

@@ -14,6 +14,7 @@ from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, torch
 from heatproof.loading import names_object
+from heatproof.mosaics.mosaics import twice
 from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
 
 HALF = (0.5, 0.5, 0.5)
@@ -226,6 +227,9 @@ LIBRARIES: dict[str, Callable[[str], Recipe]] = {
 def read_labels(path: Path) -> dict[str, int]:
     """What the outputs mean: a CSV with a column label, and a column index unless the rows are in order."""
     rows = read_table(path, ("label",))
+    names = [row["label"] for row in rows]
+    if len(set(names)) < len(names):
+        raise HeatproofError(f"{path}: the label {twice(names)!r} is there twice.")
     try:
         return {row["label"]: int(row.get("index") or place) for place, row in enumerate(rows)}
     except ValueError as problem:
