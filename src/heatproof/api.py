@@ -44,9 +44,10 @@ from heatproof.progress import Progress, silent
 from heatproof.report.runs import Comparison, Run
 from heatproof.results.compare import compare as compare_results
 from heatproof.results.markdown import markdown
+from heatproof.results.readme import readme, schema
 from heatproof.results.run import Results
 from heatproof.results.sequential import MARGIN
-from heatproof.run_folder import TABLE, RunFolder, default_folder
+from heatproof.run_folder import README, SCHEMA, TABLE, RunFolder, default_folder
 from heatproof.seeds import CaseRandom
 from heatproof.workspace import write_whole
 
@@ -165,10 +166,15 @@ def run(
 def finished(folder: RunFolder, leaderboard: pl.DataFrame) -> Run:
     """The results of a run that has come to its end, once table and page for people are written."""
     done = Run(folder.folder, leaderboard)
-    text = markdown(done)
-    write_whole(folder.path(TABLE), lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(folder.path(TABLE), markdown(done))
     done.report()
+    write_text(folder.path(README), readme(done))
+    write_text(folder.path(SCHEMA), schema())
     return done
+
+
+def write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def dry_run(
