@@ -42,6 +42,7 @@ from heatproof.lazy import np, pl, torch
 from heatproof.metrics.localisation import grid_mask
 from heatproof.models.classifiers import (
     EMBEDDED,
+    SHIPPED,
     load_classifier,
     output_numbers,
     read_labels,
@@ -49,6 +50,7 @@ from heatproof.models.classifiers import (
     with_logits,
     with_options,
 )
+from heatproof.models.sizes import Sizes, sized
 from heatproof.models.versions import Randomise, Versions
 from heatproof.mosaics.datasets import DATASETS, Dataset, held_out_pictures, with_paper_count
 from heatproof.mosaics.mosaics import Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
@@ -100,11 +102,15 @@ class Focus(Benchmark, MosaicSettings):
     mosaics: Path | str | None = option(None, "A CSV of mosaics made before, instead of images.")
     model: Any = option(
         EMBEDDED,
-        "alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, my_net.py:factory, or a torch.export"
-        " (.pt2) or TorchScript (.pt, with --trust) file. Default: the classifier that ships.",
+        "object_vit, alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, hf:NAME or hf:FOLDER,"
+        " my_net.py:factory, or a torch.export (.pt2) or TorchScript (.pt, with --trust) file. Default:"
+        " object_classifier, which ships as object_vit does.",
+    )
+    pretrained: bool = option(
+        False, "The weights that torchvision, timm or transformers offer for the model, from its cache or downloaded."
     )
     trust: bool = option(False, "Load a model file that brings code of its own (TorchScript), and run that code.")
-    weights: Path | str | None = option(None, "Weights (.npz, .pt) of the model.")
+    weights: Path | str | None = option(None, "Weights (.npz, .pt, .safetensors) of the model.")
     labels: Path | str | Mapping[str, int] | None = option(None, "What the outputs mean: a CSV with label, index.")
     mean: Sequence[float] | None = option(None, "Preprocessing: mean, such as 0.485,0.456,0.406.")
     std: Sequence[float] | None = option(None, "Preprocessing: standard deviation.")
@@ -148,7 +154,7 @@ class Focus(Benchmark, MosaicSettings):
             raise unknown_name("data set", self.dataset, DATASETS)
         if self.dataset is not None and self.images is None:
             raise HeatproofError(f"say with --images in which folder {self.dataset} is.")
-        if self.images is not None and self.model == EMBEDDED:
+        if self.images is not None and isinstance(self.model, str) and self.model in SHIPPED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
         if self.tile is not None:
             require_whole("tile", self.tile, 16)
@@ -195,21 +201,24 @@ class Focus(Benchmark, MosaicSettings):
         drawn, classes = self.draw(seed)
         weights = None if self.weights is None else Path(self.weights)
         labels = read_labels(Path(self.labels)) if isinstance(self.labels, str | Path) else self.labels
-        classifier = with_options(load_classifier(self.model, weights, self.trust), self.mean, self.std, labels)
+        found = load_classifier(self.model, weights, self.trust, self.pretrained)
+        classifier = with_options(found, self.mean, self.std, labels)
         side, fit = self.shape(classifier)
+        classifier, sizes = sized(classifier, side, drawn[0].grid, self.tile is not None)
+        side = sizes.tile
         sample = classifier.inputs(np.stack([assemble(mosaic, side, fit) for mosaic in drawn[:2]]))
         classifier = with_logits(classifier, sample)
         outputs = output_numbers(classifier, classes, sample)
         classifier = with_channels_last(classifier, sample)
         versions = Versions(classifier.name, classifier.module, self.randomise, self.draws, seed, sample[:1])
         per_chunk = max(1, CHUNK_VALUES // (3 * (drawn[0].grid * side) ** 2))
-        seen = Seen(drawn, classifier, outputs, side, fit)
+        seen = Seen(drawn, classifier, outputs, sizes, fit)
         logits = torch.zeros(len(drawn), 1 + max(outputs.values()))
         predicted = dict.fromkeys(versions.names, logits)
         pictures, alone = "", None
         if look:
             pictures = check_files(drawn, side, fit, progress)
-            alone = accuracy_alone(classifier, outputs, drawn, side, fit, progress)
+            alone = accuracy_alone(classifier, outputs, drawn, sizes, fit, progress)
             predicted = {name: seen.predict(versions[name], per_chunk, progress) for name in versions.names}
         named = predicted[classifier.name].argmax(1).tolist()
         strata = {m.name: (named[k] != outputs[m.target], m.target) for k, m in enumerate(drawn)}
@@ -235,6 +244,8 @@ class Focus(Benchmark, MosaicSettings):
                 "subset": self.subset,
                 "limit": self.limit,
                 "tile": side,
+                **({"alone": sizes.alone} if sizes.alone != side else {}),
+                **({"interpolated": True} if classifier.interpolates else {}),
                 "fit": fit,
                 "mean": [float(value) for value in classifier.mean],
                 "std": [float(value) for value in classifier.std],
@@ -271,8 +282,13 @@ class Seen:
     drawn: Sequence[Mosaic]
     classifier: Classifier
     outputs: Mapping[str, int]
-    side: int
+    sizes: Sizes
     fit: Fit
+
+    @property
+    def side(self) -> int:
+        """Of a tile."""
+        return self.sizes.tile
 
     def inputs(self, mosaics: Sequence[Mosaic]) -> torch.Tensor:
         return self.classifier.inputs(np.stack([assemble(mosaic, self.side, self.fit) for mosaic in mosaics]))
@@ -356,6 +372,7 @@ class OpenedFocus(Opened):
         return Ending(
             [
                 f"0.5 is chance. The paper's numbers are {whose}, on other pictures than these.{named}",
+                *[self.seen.sizes.note] * bool(self.seen.sizes.note),
                 "Focus takes the pooling of the original's code: the largest absolute value over channels for"
                 " smoothgrad, the positive part of their sum for all others. Best poolings here:"
                 f" {', '.join(dict.fromkeys(best))}.",
