@@ -103,8 +103,8 @@ class Focus(Benchmark, MosaicSettings):
     model: Any = option(
         EMBEDDED,
         "object_vit, alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, hf:NAME or hf:FOLDER,"
-        " my_net.py:factory, or a torch.export (.pt2) or TorchScript (.pt, with --trust) file. Default:"
-        " object_classifier, which ships as object_vit does.",
+        " my_net.py:factory, or a file: torch.export (.pt2), TorchScript (.pt, with --trust). Only asked for scores:"
+        " net.onnx, http://ADDRESS. Default: object_classifier, which ships as object_vit does.",
     )
     pretrained: bool = option(
         False, "The weights that torchvision, timm or transformers offer for the model, from its cache or downloaded."

@@ -14,6 +14,14 @@ app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks
 FAMILIES = ("gradient", "cam", "propagation", "perturbation", "attention", "floor", "ceiling")
 
 
+def say_left_out() -> None:
+    """Plug-ins that are broken, a line each."""
+    from heatproof.plugins import problems
+
+    for problem in problems():
+        say(f"note: {problem}", err=True)
+
+
 @app.command()
 def explainers() -> None:
     """Explainers by family, with parameters, space dimensions, model passes per case, and paper."""
@@ -35,6 +43,7 @@ def explainers() -> None:
     say("Methods that ask the model often take rows= (at most so many at once) and memory= (megabytes).")
     say("In a run, --target says which score of the model is explained;")
     say("in Python, heatproof.explain(..., quantity='probability') does.")
+    say_left_out()
 
 
 @app.command()
@@ -47,6 +56,7 @@ def metrics() -> None:
         for name, metric in registry.items()
     ]
     show_table(("metric", "better", "needs", "paper", "what it is"), rows)
+    say_left_out()
 
 
 @app.command()
@@ -57,6 +67,7 @@ def poolings() -> None:
     show_table(
         ("pooling", "formula"), [(name, (function.__doc__ or "").strip()) for name, function in registry.items()]
     )
+    say_left_out()
 
 
 @app.command()
@@ -66,6 +77,7 @@ def benchmarks() -> None:
 
     rows = [(name, cls.title, ", ".join(cls.presets), cls.paper.rpartition(", ")[0]) for name, cls in registry.items()]
     show_table(("benchmark", "what it is", "presets", "paper"), rows)
+    say_left_out()
 
 
 @app.command()

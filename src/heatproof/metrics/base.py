@@ -15,9 +15,10 @@ their own, and no other scorer can. Every function returns one float64 value per
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from heatproof.errors import HeatproofError
 from heatproof.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +53,18 @@ class Metric:
         return all(need in GENERIC_NEEDS for need in self.needs)
 
 
-metrics: Registry[Metric] = Registry("metric")
+def admitted(name: str, found: Any) -> Metric:
+    """The metric that a plug-in's entry point names: described already, or a function with the usual parameters."""
+    from heatproof.metrics.spec import described
+
+    if isinstance(found, Metric):
+        return replace(found, name=name)
+    if not callable(found) or isinstance(found, type):
+        raise HeatproofError(f"it must be a function (heatmap, mask) -> values, and is {found!r}.")
+    return described(name, found)
+
+
+metrics: Registry[Metric] = Registry("metric", "heatproof.metrics", admitted)
 
 
 def register_metric(

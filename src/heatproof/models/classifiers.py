@@ -96,8 +96,10 @@ def load_classifier(
     and `timm:NAME` where these are installed, with --weights, or with the library's own (`pretrained`). `hf:NAME` and
     `hf:FOLDER`: image classifiers of transformers. `file.py:factory` and `package.module:factory`: a module, or a
     function that returns one, or (module, settings), settings with any of SETTINGS. A file of torch.export (.pt2), or
-    of TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only.
+    of TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only. A file of ONNX (.onnx) and
+    an address (http://...) are only asked for scores.
     """
+    from heatproof.models.black_box import is_black_box
     from heatproof.models.hugging_face import PREFIX, from_transformers
     from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS
     from heatproof.models.linear_head import LINEAR_CLASSIFIERS
@@ -117,7 +119,7 @@ def load_classifier(
         return Classifier(recipe.name, module, **recipe.settings(module))
     if pretrained:
         raise HeatproofError(f"--pretrained is for torchvision:NAME, timm:NAME and hf:NAME, and the model is {model}.")
-    if names_object(model):
+    if names_object(model) or is_black_box(model):
         return filled_user(model, weights)
     if Path(model).suffix in PROGRAMS:
         if weights is not None:
@@ -125,8 +127,8 @@ def load_classifier(
         return Classifier(Path(model).stem, load_program(Path(model), trust))
     known = ", ".join([*SHIPPED, *IMAGE_CLASSIFIERS, *LINEAR_CLASSIFIERS])
     raise HeatproofError(
-        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, hf:NAME, hf:FOLDER, file.py:factory, or a"
-        " file of torch.export (.pt2) or TorchScript (.pt)."
+        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, hf:NAME, hf:FOLDER, file.py:factory, a"
+        " file of torch.export (.pt2), TorchScript (.pt) or ONNX (.onnx), or an address http://..."
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PATCH = 8
 GRID = 8
 """Patches along a side of the pictures that it learns from; at other sizes its positions are interpolated."""
-COURSE = Course(epochs=60, rate=1e-3, decay=0.05, batch=64)
+COURSE = Course(epochs=40, rate=1.5e-3, decay=0.05, batch=64)
 
 
 class Block(nn.Module):

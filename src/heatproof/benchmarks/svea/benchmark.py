@@ -87,7 +87,9 @@ class Svea(Benchmark):
     preset_help = "quick: 1,000 signals. standard: all 5,000. paper: all, on three networks."
 
     limit: int | None = option(None, "Use about this many signals only, four in five to train the SVM.")
-    model: Any = option(None, "Your own network (B,1,40) -> (B,10): my_net.py:factory or package:factory.")
+    model: Any = option(
+        None, "Your own network (B,1,40) -> (B,10): my_net.py:factory, package:factory; net.onnx or http://ADDRESS."
+    )
     weights: Path | str | None = option(None, "Weights (.npz, .pt) for the paper's network.")
     model_seeds: int = option(1, "Explain this many networks, trained from seeds 1, 2, ...; shows their spread.")
     retrain: bool = option(False, "Train networks even where trained ones ship with Heatproof.")
