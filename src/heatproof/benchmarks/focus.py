@@ -43,6 +43,7 @@ from heatproof.metrics.localisation import grid_mask
 from heatproof.models.classifiers import (
     EMBEDDED,
     SHIPPED,
+    TRANSFORMER,
     load_classifier,
     output_numbers,
     read_labels,
@@ -131,10 +132,11 @@ class Focus(Benchmark, MosaicSettings):
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
+        transformer = isinstance(self.model, str) and self.model == TRANSFORMER
         return (
             "grad_cam",
             "grad_cam_pp:eps=1e-6,shift=True",
-            "lrp:composite=focus",
+            *(("lrp:composite=attn_lrp_gamma", "chefer", "le_grad") if transformer else ("lrp:composite=focus",)),
             "smoothgrad:samples=10,sigma=0.2",
             "integrated_gradients:steps=30,rule=gauss_legendre",
             "lime:top=5",
