@@ -10,6 +10,8 @@ import typer
 
 from heatproof.clevr.words import Form, MaskLayout, QuestionSet, Renderer
 from heatproof.cli.bars import Quiet, bars
+from heatproof.cli.clevr_effects import effects
+from heatproof.cli.clevr_remove import remove
 from heatproof.cli.poster import poster
 from heatproof.cli.run import Address, EngineOption, Jobs, going_on_said
 from heatproof.cli.terminal import say, show_table
@@ -325,3 +327,5 @@ def nesting(about: Mapping[str, Any]) -> Iterator[str]:
 
 
 app.command()(poster)
+app.command()(remove)
+app.command()(effects)
