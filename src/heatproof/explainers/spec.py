@@ -16,6 +16,9 @@ from heatproof.explainers.libraries import LIBRARIES
 from heatproof.explainers.noised import OWN, Noised
 from heatproof.loading import load_object, names_object
 
+AROUND = ("randomised", "other_question")
+"""Explainers whose only parameter is another explainer."""
+
 
 def split_at_commas(text: str) -> list[str]:
     """The pieces between commas that stand in no brackets."""
@@ -45,8 +48,8 @@ def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any],
     """An explainer from a spec, a class, a function `(model, inputs, target) -> relevance`, or itself."""
     if isinstance(what, str):
         outer, colon, inner = what.partition(":")
-        if outer == "randomised" and colon and not inner.startswith("of="):
-            return make_explainer("randomised", of=inner, **parameters)
+        if outer in AROUND and colon and not inner.startswith("of="):
+            return make_explainer(outer, of=inner, **parameters)
         if outer == "noised" and colon and not inner.startswith((*(f"{name}=" for name in OWN), "of=")):
             return noised(inner, parameters)
         name, assignments = split_parameters(what)

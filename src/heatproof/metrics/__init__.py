@@ -1,6 +1,6 @@
 """Metrics: pure functions on tensors, found by name."""
 
-from heatproof.metrics import fidelity, localisation, understandability
+from heatproof.metrics import fidelity, localisation, objects, selectivity, understandability
 from heatproof.metrics.base import Metric, metrics, missing_for, register_metric
 from heatproof.metrics.scoring import score_with
 from heatproof.metrics.spec import load_metrics
@@ -12,7 +12,9 @@ __all__ = [
     "localisation",
     "metrics",
     "missing_for",
+    "objects",
     "register_metric",
     "score_with",
+    "selectivity",
     "understandability",
 ]

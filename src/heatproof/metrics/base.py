@@ -25,8 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 GENERIC_NEEDS = ("mask", "model")
 """What any scorer can hand to a metric beside the heatmap."""
 
-Uniform: TypeAlias = Literal["mask_share", "half", "window"]
-"""What a uniform map gets: the mask's share of the picture, one half, or the score of the window in the middle."""
+Uniform: TypeAlias = Literal["mask_share", "half", "window", "scene"]
+"""What a uniform map gets: the mask's share of the picture, one half, the score of the window in the middle, or what it
+gets in this very scene, by the sizes of its objects."""
 
 
 @dataclass(frozen=True)

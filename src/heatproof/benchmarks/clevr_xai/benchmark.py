@@ -8,6 +8,7 @@ default.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,11 @@ from heatproof.benchmarks.base import (
 )
 from heatproof.benchmarks.clevr_xai import rows
 from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, pictures, tokens
+from heatproof.benchmarks.clevr_xai.company import NOBODY, Company, find_company
 from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
-from heatproof.clevr.ground_truth import KINDS
 from heatproof.clevr.shipped import shipped_dataset
 from heatproof.clevr.words import QuestionSet
 from heatproof.downloads import downloads, fetched
@@ -63,7 +64,7 @@ METHODS: tuple[str, ...] = (
     "centre",
     "edges",
 )
-"""The poster's eleven in the plainest reading (docs/clevr-xai.md), and four floors; the ceiling comes last."""
+"""The poster's eleven in the plainest reading (docs/clevr-xai.md), and four floors; two more come behind them."""
 CAMS = ("grad_cam", "guided_grad_cam")
 EYE_OF_SHIPPED = "eye.relu6"
 """Where CAMs read the network that ships: the last layer before the question comes in, as in the poster's network."""
@@ -140,7 +141,8 @@ class ClevrXai(Benchmark):
     def default_explainers(self) -> tuple[str, ...]:
         truth = {"simple": "single_object", "complex": "unique"}[self.questions]
         layer = f":layer={EYE_OF_SHIPPED}" if self.takes_shipped_network else ""
-        return (*(name + layer if name in CAMS else name for name in METHODS), f"oracle:mask={truth}")
+        methods = [name + layer if name in CAMS else name for name in METHODS]
+        return (*methods, f"other_question:{METHODS[0]}", f"oracle:mask={truth}")
 
     def open(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         if self.is_imagined:
@@ -159,20 +161,37 @@ class ClevrXai(Benchmark):
         chosen = right if self.correct_only else list(range(len(asked)))
         if not chosen:
             raise HeatproofError(f"the network answers none of the {len(asked)} {self.questions} questions right.")
-        return self.opened(seed, network, data, asked, answers, chosen, fingerprint, len(right) / len(asked))
+        company = self.company(seed, network, data, asked, chosen, progress)
+        others = other_answers(network, data, asked, chosen, company, fingerprint, progress)
+        return self.opened(
+            seed, network, data, asked, answers, chosen, fingerprint, len(right) / len(asked), company, others
+        )
 
     def rehearse(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         """All questions count as answered right, and only the first chunk is really asked."""
-        # Simple questions ship, and a pass costs the same whatever is asked.
-        network, data, asked = self.found("simple" if self.is_imagined else self.questions, progress)
+        network, data, asked = self.found(self.questions, progress)
         first = answer(network, asked[:CHUNK], None, progress)
         repeat = -(-len(asked) // len(first.answer))
         answers = Answers(np.tile(first.answer, repeat)[: len(asked)], np.tile(first.probability, repeat)[: len(asked)])
-        if not self.is_imagined:
-            return self.opened(seed, network, data, asked, answers, list(range(len(asked))), "", 1.0)
         wanted = min(RELEASED[self.questions], self.limit or RELEASED[self.questions])
-        again = [place % len(asked) for place in range(wanted)]
-        return self.opened(seed, network, data, asked, answers, again, "", 1.0, tuple(KINDS[self.questions]))
+        chosen = [place % len(asked) for place in range(wanted if self.is_imagined else len(asked))]
+        company = self.company(seed, network, data, asked, chosen, progress)
+        others = {index: (asked[0].text, 0) for kind in company.others.values() for index in kind.values()}
+        return self.opened(seed, network, data, asked, answers, chosen, "", 1.0, company, others)
+
+    def company(
+        self,
+        seed: int,
+        network: Vqa,
+        data: Dataset,
+        asked: Sequence[Question],
+        chosen: Sequence[int],
+        progress: Progress,
+    ) -> Company:
+        """The other questions and the objects that those which enter are compared with."""
+        name, size = asked[0].set, (network.size, network.size)
+        wanted = {asked[place].index for place in chosen}
+        return find_company(data, name, rows.ground_truths(data, name, size), size, seed, wanted, progress)
 
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
@@ -193,14 +212,14 @@ class ClevrXai(Benchmark):
         chosen: Sequence[int],
         fingerprint: str,
         accuracy: float,
-        imagined: Sequence[str] = (),
+        company: Company,
+        others: Mapping[int, tuple[str, int]],
     ) -> OpenedClevrXai:
-        """`imagined` are kinds of masks for which those of the data set stand in."""
+        """What was found; `others` has the other questions and what the network answers to them."""
         from heatproof.models.weights import fingerprint as weights_of
 
         name = asked[0].set
-        there = rows.ground_truths(data, name, (network.size, network.size))
-        kinds = list(imagined or there)
+        kinds = list(company.truths)
         entering = {rows.case_name(name, asked[place].index): place for place in chosen[: len(asked)]}
         strata = {
             case: rows.stratum(asked[place], network.answers[answers.answer[place]]) for case, place in entering.items()
@@ -212,8 +231,9 @@ class ClevrXai(Benchmark):
                 title=self.title,
                 paper=self.paper,
                 dataset=data.folder.resolve().name,
-                metrics=metric_words(self.metrics),
-                columns=rows.shown_columns(kinds[0], self.poolings),
+                metrics=metric_words(rows.shown_metrics(company, kinds)),
+                columns=rows.shown_columns(kinds, self.poolings, company),
+                beside=rows.columns_beside(kinds, self.poolings),
                 poolings=tuple(self.poolings),
                 words=rows.WORDS,
                 examples={case: f"{q.text} {in_words(q.answer)}" for case, q in shown.items()},
@@ -227,6 +247,7 @@ class ClevrXai(Benchmark):
                 "correct_only": self.correct_only,
                 "poolings": list(self.poolings),
                 "ground_truths": kinds,
+                "metrics": list(rows.shown_metrics(company, kinds)),
             },
             fingerprint=fingerprint,
             models={network.name: weights_of(network.module)},
@@ -239,8 +260,10 @@ class ClevrXai(Benchmark):
             asked=asked,
             answers=answers,
             chosen=chosen,
-            kinds={kind: kind if kind in there else there[0] for kind in kinds},
+            kinds=kinds,
             accuracy=accuracy,
+            company=company,
+            others=others,
         )
 
 
@@ -248,7 +271,8 @@ class ClevrXai(Benchmark):
 class OpenedClevrXai(Opened):
     """The questions, what the network answers, and those of them that enter.
 
-    kinds  ground truths, each with the kind of masks that is read for it
+    kinds   ground truths
+    others  the other question of each that enters and what the network answers to it, by its index
     """
 
     recipe: ClevrXai
@@ -257,8 +281,10 @@ class OpenedClevrXai(Opened):
     asked: Sequence[Question]
     answers: Answers
     chosen: Sequence[int]
-    kinds: Mapping[str, str]
+    kinds: Sequence[str]
     accuracy: float
+    company: Company
+    others: Mapping[int, tuple[str, int]]
 
     @property
     def question_set(self) -> str:
@@ -281,7 +307,7 @@ class OpenedClevrXai(Opened):
         target = torch.as_tensor(self.answers.answer[places])
         answered = [self.network.answers[k] for k in target.tolist()]
         facts = rows.question_facts(questions)
-        masks = {kind: self.data.masks(self.question_set, read).batch(index) for kind, read in self.kinds.items()}
+        masks = {kind: self.data.masks(self.question_set, kind).batch(index) for kind in self.kinds}
         return Batch(
             inputs=pictures(questions, self.network.size),
             target=target,
@@ -295,7 +321,15 @@ class OpenedClevrXai(Opened):
                 "probability": self.answers.probability[places].tolist(),
             },
             black=BLACK,
+            other=self.asked_otherwise(questions),
         )
+
+    def asked_otherwise(self, questions: Sequence[Question]) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """What is explained of the other question of each; of one that has none, nothing."""
+        others = self.company.any_other([question.index for question in questions])
+        told = [self.others.get(i, (q.text, NOBODY)) for i, q in zip(others, questions, strict=True)]
+        encoded = torch.cat([self.network.encode(text) for text, _ in told])
+        return torch.tensor([said for _, said in told]), (encoded,)
 
     def model(self, name: str) -> torch.nn.Module:
         return self.network.module
@@ -306,13 +340,15 @@ class OpenedClevrXai(Opened):
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         masks = {kind: mask.cpu().numpy() for kind, mask in batch.masks.items()}
-        return rows.score_table(batch.ids, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings)
+        return rows.score_table(
+            self.question_set, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings, self.company
+        )
 
     def about(self, case: Batch) -> str:
         return f"{case.facts['question'][0]} {case.facts['answer'][0]}"
 
     def subsets(self) -> Mapping[str, pl.Expr]:
-        return rows.parts_of_questions(self.question_set, probabilities=True)
+        return rows.parts_of_questions(self.question_set, True, self.recipe.poolings)
 
     def remembers(self) -> pl.Expr:
         return rows.is_undefined(self.story.columns[0])
@@ -323,7 +359,7 @@ class OpenedClevrXai(Opened):
         return Ending(
             [
                 f"The network answers {self.accuracy:.1%} of the questions right; {entered}."
-                f" Shown first: {shown} against {next(iter(self.kinds))}.",
+                f" Shown first: {shown} against {self.kinds[0]}.",
                 *rows.order_note(table, self.story.columns[0]),
                 *rows.undefined_notes(rows_),
             ]
@@ -333,6 +369,26 @@ class OpenedClevrXai(Opened):
         """The poster's, which is about a Relation Network and all questions of the release."""
         about = self.recipe.weights is not None and len(self.asked) == RELEASED["simple"]
         return Reference(rows.poster(), is_about_this=about)
+
+
+def other_answers(
+    network: Vqa,
+    data: Dataset,
+    asked: Sequence[Question],
+    chosen: Sequence[int],
+    company: Company,
+    fingerprint: str,
+    progress: Progress,
+) -> dict[int, tuple[str, int]]:
+    """The other question of each that enters, and what the network answers to it, by its index."""
+    wanted = sorted(set(company.any_other([asked[place].index for place in chosen])) - {NOBODY})
+    known = {question.index: question for question in data.questions(asked[0].set)}
+    others = [known[index] for index in wanted]
+    if not others:
+        return {}
+    source = hashlib.sha256(f"{fingerprint} {wanted}".encode()).hexdigest()
+    said = answer(network, others, source, progress).answer.tolist()
+    return {question.index: (question.text, each) for question, each in zip(others, said, strict=True)}
 
 
 def open_network(weights: Path | str | None, model: Any) -> Vqa:
