@@ -17,8 +17,6 @@ from heatproof.workspace import workspace
 if TYPE_CHECKING:
     from heatproof.models.vqa import Vqa
 
-AT_ONCE = 8
-
 
 @dataclass(frozen=True, eq=False)
 class Answers:
@@ -60,8 +58,8 @@ def answer(network: Vqa, questions: Sequence[Question], source: str | None, prog
     from heatproof.explainers.wrapped import reached
     from heatproof.models.weights import fingerprint
 
-    module = reached(network.form("values"))
-    first = ask(network, module, questions[:AT_ONCE])
+    module, at_once = reached(network.form("values")), network.at_once
+    first = ask(network, module, questions[:at_once])
     key = f"{fingerprint(network.module)} {source} {len(questions)}"
     kept = workspace("answers", hashlib.sha256(key.encode()).hexdigest()[:24] + ".npz")
     if source is not None and kept.is_file():
@@ -72,9 +70,9 @@ def answer(network: Vqa, questions: Sequence[Question], source: str | None, prog
         except (HeatproofError, KeyError, ValueError):  # damaged, or of another version: answer again
             pass
     logits = [first]
-    for start in range(AT_ONCE, len(questions), AT_ONCE):
+    for start in range(at_once, len(questions), at_once):
         progress("answering questions", start, len(questions))
-        logits.append(ask(network, module, questions[start : start + AT_ONCE]))
+        logits.append(ask(network, module, questions[start : start + at_once]))
     progress("answering questions", len(questions), len(questions))
     probability, said = torch.cat(logits).double().softmax(1).max(1)
     found = Answers(said.cpu().numpy(), probability.cpu().numpy())
