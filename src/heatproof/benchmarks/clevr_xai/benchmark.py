@@ -8,7 +8,6 @@ default.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from heatproof.benchmarks.base import (
     require_poolings,
 )
 from heatproof.benchmarks.clevr_xai import rows
-from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, pictures, tokens
+from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, other_answers, pictures, tokens
 from heatproof.benchmarks.clevr_xai.company import NOBODY, Company, find_company
 from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
@@ -66,8 +65,11 @@ METHODS: tuple[str, ...] = (
 )
 """The poster's eleven in the plainest reading (docs/clevr-xai.md), and four floors; two more come behind them."""
 CAMS = ("grad_cam", "guided_grad_cam")
-EYE_OF_SHIPPED = "eye.relu6"
-"""Where CAMs read the network that ships: the last layer before the question comes in, as in the poster's network."""
+EYES = {"film_vqa": "eye.relu6", "scene_logic": "eye.body.relu7"}
+"""Where CAMs read our networks: the last layer before the question comes in, as in the poster's network."""
+RELATION_NETWORK = "relation-network"
+SHIPPED = {"simple": "film_vqa", "complex": "scene_logic"}
+"""The network that ships for each set of questions."""
 CHUNK = 32
 
 
@@ -80,7 +82,9 @@ class ClevrXai(Benchmark):
 
     heatproof run clevr-xai --preset quick
 
-    heatproof run clevr-xai --dataset data --weights relation-network
+    heatproof run clevr-xai --dataset data --questions complex
+
+    heatproof run clevr-xai --dataset data --model relation-network
 
     heatproof run clevr-xai --dataset data --model my_net.py:build --questions complex
     """
@@ -104,11 +108,15 @@ class ClevrXai(Benchmark):
         None, "Folder with pictures, questions and masks: ours or CLEVR-XAI's release. Default: 60 scenes that ship."
     )
     questions: QuestionSet = option("simple", "simple: about one object. complex: CLEVR's own kinds.")
-    model: Any = option(None, "Your own network, as a heatproof.models.vqa.Vqa: my_net.py:factory.")
+    model: Any = option(
+        None,
+        "scene_logic, film_vqa or relation-network, or your own as a heatproof.models.vqa.Vqa: my_net.py:factory."
+        " Default: film_vqa for simple questions, scene_logic for complex ones.",
+    )
     weights: Path | str | None = option(
         None,
-        "relation-network (after heatproof fetch relation-network) or its file, or the .npz of heatproof train"
-        " relation-network. Default: a network that ships.",
+        "Weights of one of these: relation-network (after heatproof fetch relation-network) or its file, or the .npz"
+        " of heatproof train. Without a model: of the Relation Network.",
     )
     limit: int | None = option(None, "Use so many questions only, as few of each picture as that takes.")
     correct_only: bool = option(True, "Explain wrongly answered questions too.", flag="--every-answer")
@@ -120,17 +128,14 @@ class ClevrXai(Benchmark):
         if self.questions not in get_args(QuestionSet):
             raise unknown_name("question set", self.questions, get_args(QuestionSet))
         require_poolings(self.poolings)
-        if self.weights is not None and self.model is not None:
-            raise HeatproofError("give either weights (for the Relation Network) or a model, not both.")
-        if self.questions == "complex" and self.takes_shipped_network and not self.is_imagined:
-            raise HeatproofError(
-                "the network that ships answers simple questions only; for complex ones give another: --weights FILE"
-                " with the Relation Network's public checkpoint, or --model file.py:factory."
-            )
+        if self.weights is not None and self.model is not None and not isinstance(self.model, str):
+            raise HeatproofError("a model of your own comes with its weights; give weights with one of ours, by name.")
 
     @property
-    def takes_shipped_network(self) -> bool:
-        return self.weights is None and self.model is None
+    def our_network(self) -> str:
+        """Which of ours is explained, by its name; empty if it is none of them that has an eye."""
+        name = (SHIPPED[self.questions] if self.weights is None else "") if self.model is None else self.model
+        return name.partition(":")[0] if isinstance(name, str) else ""
 
     @property
     def is_imagined(self) -> bool:
@@ -140,7 +145,7 @@ class ClevrXai(Benchmark):
     @property
     def default_explainers(self) -> tuple[str, ...]:
         truth = {"simple": "single_object", "complex": "unique"}[self.questions]
-        layer = f":layer={EYE_OF_SHIPPED}" if self.takes_shipped_network else ""
+        layer = f":layer={EYES[self.our_network]}" if self.our_network in EYES else ""
         methods = [name + layer if name in CAMS else name for name in METHODS]
         return (*methods, f"other_question:{METHODS[0]}", f"oracle:mask={truth}")
 
@@ -195,7 +200,7 @@ class ClevrXai(Benchmark):
 
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
-        network = open_network(self.weights, self.model)
+        network = open_network(self.weights, self.model, self.questions)
         data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
         progress("reading questions", 0, 1)
         asked = rows.spread(data.questions(questions), self.limit)
@@ -371,42 +376,18 @@ class OpenedClevrXai(Opened):
         return Reference(rows.poster(), is_about_this=about)
 
 
-def other_answers(
-    network: Vqa,
-    data: Dataset,
-    asked: Sequence[Question],
-    chosen: Sequence[int],
-    company: Company,
-    fingerprint: str,
-    progress: Progress,
-) -> dict[int, tuple[str, int]]:
-    """The other question of each that enters, and what the network answers to it, by its index."""
-    wanted = sorted(set(company.any_other([asked[place].index for place in chosen])) - {NOBODY})
-    known = {question.index: question for question in data.questions(asked[0].set)}
-    others = [known[index] for index in wanted]
-    if not others:
-        return {}
-    source = hashlib.sha256(f"{fingerprint} {wanted}".encode()).hexdigest()
-    said = answer(network, others, source, progress).answer.tolist()
-    return {question.index: (question.text, each) for question, each in zip(others, said, strict=True)}
-
-
-def open_network(weights: Path | str | None, model: Any) -> Vqa:
+def open_network(weights: Path | str | None, model: Any, questions: str = "simple") -> Vqa:
     """The network to explain."""
     from heatproof.models.networks import make_from
-    from heatproof.models.vqa import (
-        Vqa,
-        at_rest,
-        public_relation_network,
-        shipped_network,
-        trained_relation_network,
-    )
+    from heatproof.models.vqa import Vqa, at_rest, is_named, named_network
 
-    if weights is not None:
-        file = weights_file(weights)
-        return trained_relation_network(file) if file.suffix == ".npz" else public_relation_network(file)
     if model is None:
-        return shipped_network()
+        model = SHIPPED[questions] if weights is None else RELATION_NETWORK
+    if is_named(model):
+        weights = RELATION_NETWORK if weights is None and model == RELATION_NETWORK else weights
+        return named_network(model, None if weights is None else weights_file(weights))
+    if weights is not None:
+        raise HeatproofError("a model of your own comes with its weights; give weights with one of ours, by name.")
     made = make_from(model)[1] if isinstance(model, str) else model
     made = made() if callable(made) and not isinstance(made, Vqa) else made
     if not isinstance(made, Vqa):
