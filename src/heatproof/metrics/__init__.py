@@ -1,6 +1,6 @@
 """Metrics: pure functions on tensors, found by name."""
 
-from heatproof.metrics import fidelity, localisation, objects, selectivity, understandability
+from heatproof.metrics import fidelity, localisation, objects, segmentation, selectivity, understandability
 from heatproof.metrics.base import Metric, metrics, missing_for, register_metric
 from heatproof.metrics.scoring import score_with
 from heatproof.metrics.spec import load_metrics
@@ -15,6 +15,7 @@ __all__ = [
     "objects",
     "register_metric",
     "score_with",
+    "segmentation",
     "selectivity",
     "understandability",
 ]

@@ -53,6 +53,11 @@ def describe_function(function: Callable[..., Any]) -> Metric:
         raise HeatproofError(f"a metric needs a name: write {function!r} as a function with def.")
     if name in metrics:
         raise HeatproofError(f"metric {name!r} is registered already; choose another name for the function.")
+    return described(name, function)
+
+
+def described(name: str, function: Callable[..., Any]) -> Metric:
+    """The function as a metric of that name."""
     return Metric(
         name=name,
         title=name.replace("_", " ").capitalize(),

@@ -92,8 +92,10 @@ def load_classifier(model: Any, weights: Path | None = None, trust: bool = False
     `alexnet_linear`, `vgg16_linear`: what `heatproof train focus-head` makes. `torchvision:NAME` and `timm:NAME` where
     these are installed, with --weights. `file.py:factory` and `package.module:factory`: a module, or a function that
     returns one, or (module, settings), settings with any of SETTINGS. A file of torch.export (.pt2), or of
-    TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only.
+    TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only. A file of ONNX (.onnx) and an
+    address (http://...) are only asked for scores.
     """
+    from heatproof.models.black_box import is_black_box
     from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS
     from heatproof.models.linear_head import LINEAR_CLASSIFIERS
     from heatproof.models.programs import load_program
@@ -105,7 +107,7 @@ def load_classifier(model: Any, weights: Path | None = None, trust: bool = False
     if (recipe := recipe_of(model)) is not None:
         module = filled(model, recipe.make, weights)
         return Classifier(recipe.name, module, **recipe.settings(module))
-    if names_object(model):
+    if names_object(model) or is_black_box(model):
         return filled_user(model, weights)
     if Path(model).suffix in PROGRAMS:
         if weights is not None:
@@ -113,8 +115,8 @@ def load_classifier(model: Any, weights: Path | None = None, trust: bool = False
         return Classifier(Path(model).stem, load_program(Path(model), trust))
     known = ", ".join([EMBEDDED, *IMAGE_CLASSIFIERS, *LINEAR_CLASSIFIERS])
     raise HeatproofError(
-        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, file.py:factory, or a file of"
-        " torch.export (.pt2) or TorchScript (.pt)."
+        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, file.py:factory, a file of"
+        " torch.export (.pt2), TorchScript (.pt) or ONNX (.onnx), or an address http://..."
     )
 
 
