@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ Array = np.ndarray[Any, Any]
 def load_weights(model: nn.Module, path: Path) -> None:
     """Fill the model from a file; a file that does not fit is an error that says what is wrong with it."""
     fill(model, read_arrays(path), path)
+
+
+def load_shipped(model: nn.Module, name: str) -> None:
+    """Fill the model from a file that ships with the package."""
+    with resources.as_file(resources.files("heatproof.models").joinpath(f"pretrained/{name}.npz")) as path:
+        load_weights(model, path)
 
 
 def fill(model: nn.Module, arrays: Mapping[str, Array], path: Path) -> None:
