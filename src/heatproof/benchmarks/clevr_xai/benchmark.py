@@ -132,12 +132,6 @@ class ClevrXai(Benchmark):
             raise HeatproofError("a model of your own comes with its weights; give weights with one of ours, by name.")
 
     @property
-    def our_network(self) -> str:
-        """Which of ours is explained, by its name; empty if it is none of them that has an eye."""
-        name = (SHIPPED[self.questions] if self.weights is None else "") if self.model is None else self.model
-        return name.partition(":")[0] if isinstance(name, str) else ""
-
-    @property
     def is_imagined(self) -> bool:
         """Whether it is about CLEVR-XAI's release, which is not at hand."""
         return self.as_released and self.dataset is None
@@ -145,8 +139,7 @@ class ClevrXai(Benchmark):
     @property
     def default_explainers(self) -> tuple[str, ...]:
         truth = {"simple": "single_object", "complex": "unique"}[self.questions]
-        layer = f":layer={EYES[self.our_network]}" if self.our_network in EYES else ""
-        methods = [name + layer if name in CAMS else name for name in METHODS]
+        methods = methods_on(our_network(self.model, self.weights, self.questions))
         return (*methods, f"other_question:{METHODS[0]}", f"oracle:mask={truth}")
 
     def open(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
@@ -374,6 +367,18 @@ class OpenedClevrXai(Opened):
         """The poster's, which is about a Relation Network and all questions of the release."""
         about = self.recipe.weights is not None and len(self.asked) == RELEASED["simple"]
         return Reference(rows.poster(), is_about_this=about)
+
+
+def our_network(model: Any, weights: Path | str | None, questions: str) -> str:
+    """Which of ours is explained, by its name; empty if it is none of them that has an eye."""
+    name = (SHIPPED[questions] if weights is None else "") if model is None else model
+    return name.partition(":")[0] if isinstance(name, str) else ""
+
+
+def methods_on(network: str) -> list[str]:
+    """The methods, of which CAMs read the eye of our networks."""
+    layer = f":layer={EYES[network]}" if network in EYES else ""
+    return [name + layer if name in CAMS else name for name in METHODS]
 
 
 def open_network(weights: Path | str | None, model: Any, questions: str = "simple") -> Vqa:
