@@ -175,7 +175,6 @@ def test_a_recoloured_object_is_answered_with_its_new_colour(world, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"questions": "complex"}, "answers simple questions only"),
         ({"intervene": "explode"}, "explode"),
         ({"scenes": 0}, "scenes"),
         ({"limit": 0}, "limit"),
