@@ -22,6 +22,7 @@ from heatproof.benchmarks.base import (
     require_limit,
     score_rows,
 )
+from heatproof.benchmarks.classifying import ClassifierOptions
 from heatproof.benchmarks.focus_alone import Alone, accuracy_alone
 from heatproof.benchmarks.focus_grids import NOTES, PAPERS, TITLES, TRUTHS
 from heatproof.benchmarks.focus_heatmaps import (
@@ -41,16 +42,8 @@ from heatproof.clevr.objects import SIDE, shipped_pictures
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.localisation import grid_mask
-from heatproof.models.classifiers import (
-    EMBEDDED,
-    load_classifier,
-    output_numbers,
-    read_labels,
-    with_channels_last,
-    with_logits,
-    with_options,
-)
-from heatproof.models.versions import Randomise, Versions
+from heatproof.models.classifiers import SHIPPED, TRANSFORMER
+from heatproof.models.sizes import sized
 from heatproof.mosaics.datasets import DATASETS, Dataset, held_out_pictures, with_paper_count
 from heatproof.mosaics.grids import ONE_CELL, Setting, cases_of, cells_of, draw_grids
 from heatproof.mosaics.mosaics import Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
@@ -61,14 +54,17 @@ from heatproof.story import Story, Words
 
 if TYPE_CHECKING:
     from heatproof.models.classifiers import Classifier
+    from heatproof.models.versions import Versions
 
+MOST_SIDE = 4096
+"""Pixels along a side of a tile."""
 CHUNK_VALUES = 2**23
 """Values of inputs in a chunk: about 32 MB."""
 
 
 @register_benchmark("focus")
 @dataclass(frozen=True, kw_only=True)
-class Focus(Benchmark, MosaicSettings):
+class Focus(Benchmark, MosaicSettings, ClassifierOptions):
     """Focus: does relevance for a class lie on its pictures in a mosaic?
 
     Examples:
@@ -102,23 +98,9 @@ class Focus(Benchmark, MosaicSettings):
     )
     subset: str | None = option(None, "Subset of the CSV or of the data set. Default: all but train; val.")
     mosaics: Path | str | None = option(None, "A CSV of mosaics made before, instead of images.")
-    model: Any = option(
-        EMBEDDED,
-        "alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, my_net.py:factory, or a torch.export"
-        " (.pt2) or TorchScript (.pt, with --trust) file. Default: the classifier that ships.",
-    )
-    trust: bool = option(False, "Load a model file that brings code of its own (TorchScript), and run that code.")
-    weights: Path | str | None = option(None, "Weights (.npz, .pt) of the model.")
-    labels: Path | str | Mapping[str, int] | None = option(None, "What the outputs mean: a CSV with label, index.")
-    mean: Sequence[float] | None = option(None, "Preprocessing: mean, such as 0.485,0.456,0.406.")
-    std: Sequence[float] | None = option(None, "Preprocessing: standard deviation.")
     tile: int | None = option(None, "Side of a tile in pixels. Default: the model's, or 224.")
-    fit: Fit | None = option(None, "How a picture becomes a tile: crop (original) or squash.")
+    fit: Fit | None = option(None, "How a picture becomes a tile: crop (original), squash or centre.")
     limit: int | None = option(None, "Use this many mosaics only, of all classes evenly.")
-    randomise: Randomise = option(
-        "none", "Explain also the model with all weights drawn anew (all), or block by block (cascade)."
-    )
-    draws: int = option(1, "Times that random weights are drawn.")
     setting: Setting = option(
         "focus",
         "focus (two tiles of the target class), grid (GridPG: distinct classes, each explained), difull or dipart (the"
@@ -137,10 +119,11 @@ class Focus(Benchmark, MosaicSettings):
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
+        transformer = isinstance(self.model, str) and self.model == TRANSFORMER
         return (
             "grad_cam",
             "grad_cam_pp:eps=1e-6,shift=True",
-            "lrp:composite=focus",
+            *(("lrp:composite=attn_lrp_gamma", "chefer", "le_grad") if transformer else ("lrp:composite=focus",)),
             "smoothgrad:samples=10,sigma=0.2",
             "integrated_gradients:steps=30,rule=gauss_legendre",
             "lime:top=5",
@@ -160,16 +143,12 @@ class Focus(Benchmark, MosaicSettings):
             raise unknown_name("data set", self.dataset, DATASETS)
         if self.dataset is not None and self.images is None:
             raise HeatproofError(f"say with --images in which folder {self.dataset} is.")
-        if self.images is not None and self.model == EMBEDDED:
+        if self.images is not None and isinstance(self.model, str) and self.model in SHIPPED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
         if self.tile is not None:
-            require_whole("tile", self.tile, 16)
+            require_whole("tile", self.tile, 16, MOST_SIDE)
         require_limit(self.limit)
-        if self.fit is not None and self.fit not in get_args(Fit):
-            raise unknown_name("fit", str(self.fit), get_args(Fit))
-        if self.randomise not in get_args(Randomise):
-            raise unknown_name("way to randomise", self.randomise, get_args(Randomise))
-        require_whole("draws", self.draws, 1)
+        self.check_classifier(self.fit)
         if self.setting not in get_args(Setting):
             raise unknown_name("setting", self.setting, get_args(Setting))
         if self.cut is not None and self.setting not in ONE_CELL:
@@ -214,25 +193,23 @@ class Focus(Benchmark, MosaicSettings):
         from heatproof.models.weights import fingerprint
 
         drawn, classes = self.draw(seed)
-        weights = None if self.weights is None else Path(self.weights)
-        labels = read_labels(Path(self.labels)) if isinstance(self.labels, str | Path) else self.labels
-        classifier = with_options(load_classifier(self.model, weights, self.trust), self.mean, self.std, labels)
+        classifier = self.load_classifier()
         side, fit = self.shape(classifier)
+        classifier, sizes = sized(classifier, side, drawn[0].grid, self.tile is not None)
+        side = sizes.tile
         sample = classifier.inputs(np.stack([assemble(mosaic, side, fit) for mosaic in drawn[:2]]))
-        classifier = with_logits(classifier, sample)
-        outputs = output_numbers(classifier, classes, sample)
-        classifier = with_channels_last(classifier, sample)
+        classifier, outputs, versions = self.ready(classifier, sample, classes, seed)
         if self.setting in ONE_CELL:
             classifier = replace(classifier, module=self.with_one_cell(classifier, drawn[0].grid, sample))
-        versions = Versions(classifier.name, classifier.module, self.randomise, self.draws, seed, sample[:1])
+            versions = Versions(classifier.name, classifier.module, self.randomise, self.draws, seed, sample[:1])
         per_chunk = max(1, CHUNK_VALUES // (3 * (drawn[0].grid * side) ** 2))
-        seen = Seen(drawn, classifier, outputs, side, fit)
+        seen = Seen(drawn, classifier, outputs, sizes, fit)
         logits = torch.zeros(len(drawn), 1 + max(outputs.values()))
         predicted = dict.fromkeys(versions.names, logits)
         pictures, alone = "", None
         if look:
             pictures = check_files(drawn, side, fit, progress)
-            alone = accuracy_alone(classifier, outputs, drawn, side, fit, progress)
+            alone = accuracy_alone(classifier, outputs, drawn, sizes, fit, progress)
             predicted = {name: seen.predict(versions[name], per_chunk, progress) for name in versions.names}
         named = predicted[classifier.name].argmax(1).tolist()
         strata = {m.name: (named[k] != outputs[m.target], m.target) for k, m in enumerate(drawn)}
@@ -258,6 +235,8 @@ class Focus(Benchmark, MosaicSettings):
                 "subset": self.subset,
                 "limit": self.limit,
                 "tile": side,
+                **({"alone": sizes.alone} if sizes.alone != side else {}),
+                **({"interpolated": True} if classifier.interpolates else {}),
                 "fit": fit,
                 "mean": [float(value) for value in classifier.mean],
                 "std": [float(value) for value in classifier.std],
@@ -374,6 +353,7 @@ class OpenedFocus(Opened):
         return Ending(
             [
                 f"0.5 is chance. The paper's numbers are {whose}, on other pictures than these.{named}",
+                *[self.seen.sizes.note] * bool(self.seen.sizes.note),
                 "Focus takes the pooling of the original's code: the largest absolute value over channels for"
                 " smoothgrad, the positive part of their sum for all others. Best poolings here:"
                 f" {', '.join(dict.fromkeys(best))}.",

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from heatproof.explainers.guards import untouched
+from heatproof.benchmarks.classifying import predicted_logits
 from heatproof.lazy import np, torch
+from heatproof.models.sizes import Sizes
 from heatproof.mosaics.mosaics import Mosaic, assemble
 from heatproof.mosaics.pictures import Fit
 from heatproof.progress import Progress
@@ -23,8 +24,13 @@ class Seen:
     drawn: Sequence[Mosaic]
     classifier: Classifier
     outputs: Mapping[str, int]
-    side: int
+    sizes: Sizes
     fit: Fit
+
+    @property
+    def side(self) -> int:
+        """Of a tile."""
+        return self.sizes.tile
 
     def inputs(self, mosaics: Sequence[Mosaic]) -> torch.Tensor:
         return self.classifier.inputs(np.stack([assemble(mosaic, self.side, self.fit) for mosaic in mosaics]))
@@ -36,13 +42,9 @@ class Seen:
 
     def predict(self, module: torch.nn.Module, at_once: int, progress: Progress) -> torch.Tensor:
         """The logits of all mosaics."""
-        from heatproof.explainers.wrapped import reached
 
-        found, module = [], reached(module)
-        with torch.no_grad(), untouched(module):
-            for start in range(0, len(self.drawn), at_once):
-                progress("predicting", start, len(self.drawn))
-                some = self.drawn[start : start + at_once]
-                found.append(module(self.inputs(some), *self.cells(some)))
-        progress("predicting", len(self.drawn), len(self.drawn))
-        return torch.cat(found)
+        def inputs(start: int, end: int) -> tuple[torch.Tensor, ...]:
+            some = self.drawn[start:end]
+            return (self.inputs(some), *self.cells(some))
+
+        return predicted_logits(module, inputs, len(self.drawn), at_once, progress)

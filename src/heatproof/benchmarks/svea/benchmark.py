@@ -104,8 +104,8 @@ class Svea(Benchmark):
     )
     model: Any = option(
         None,
-        "Your own network (B,1,40) -> (B,10), or from your signals to their classes: my_net.py:factory or"
-        " package:factory.",
+        "Your own network (B,1,40) -> (B,10), or from your signals to their classes: my_net.py:factory,"
+        " package:factory; net.onnx or http://ADDRESS.",
     )
     weights: Path | str | None = option(None, "Weights (.npz, .pt) for the paper's network.")
     model_seeds: int = option(1, "Explain this many networks, trained from seeds 1, 2, ...; shows their spread.")
