@@ -44,6 +44,7 @@ from heatproof.lazy import np, pl, torch
 from heatproof.metrics.localisation import grid_mask
 from heatproof.models.classifiers import SHIPPED, TRANSFORMER
 from heatproof.models.sizes import sized
+from heatproof.models.versions import Versions
 from heatproof.mosaics.datasets import DATASETS, Dataset, held_out_pictures, with_paper_count
 from heatproof.mosaics.grids import ONE_CELL, Setting, cases_of, cells_of, draw_grids
 from heatproof.mosaics.mosaics import Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
@@ -54,7 +55,6 @@ from heatproof.story import Story, Words
 
 if TYPE_CHECKING:
     from heatproof.models.classifiers import Classifier
-    from heatproof.models.versions import Versions
 
 MOST_SIDE = 4096
 """Pixels along a side of a tile."""

@@ -13,7 +13,7 @@ from heatproof.mosaics.facts import picture_facts
 from heatproof.mosaics.pictures import Fit, tile
 from heatproof.progress import Progress
 from heatproof.report.gallery import overlay
-from heatproof.results.bias_pictures import LEAST_PICTURES, MORE, RATE, Drawn, find_pictures_that_draw
+from heatproof.results.bias_pictures import LEAST_PICTURES, MORE, RATE, Drawn, find_pictures_that_draw, tile_draws
 from heatproof.story import Cell, Panel, Paragraph, Table
 from heatproof.workspace import write_whole
 
@@ -40,7 +40,7 @@ def drawing_pictures(run: Results, shares: pl.DataFrame, progress: Progress) -> 
     """What pictures draw; None where the run does not say which pictures lie where, or they cannot be read."""
     columns = [name for name in shares.columns if name.startswith("picture_")]
     files = sorted({file for name in columns for file in shares[name]}) if columns else []
-    if not files or not all(Path(file).is_file() for file in files):
+    if not files or not all(Path(file).is_file() for file in files) or tile_draws(shares).is_empty():
         return None
     side, fit = run.manifest["configuration"]["tile"], run.manifest["configuration"]["fit"]
     return find_pictures_that_draw(shares, facts_of(files, side, fit, progress))
@@ -113,7 +113,7 @@ def blocks(drawn: Drawn | None, crops: Mapping[tuple[str, str], list[str]]) -> l
     named = drawn.pictures.filter("named")
     made: list[Paragraph | Table | Panel] = [Paragraph(WHAT, "Single pictures.")]
     if named.is_empty():
-        made.append(Paragraph(f"No picture and no group is named. {reach(drawn)}", "Nothing found.", "good"))
+        made.append(Paragraph(reach(drawn), "No picture and no group is named."))
     else:
         lead = f"{len(named)} pictures named, {len(found)} groups found."
         made.append(Paragraph(f"{' '.join(map(group_words, found.head(3).iter_rows(named=True)))}", lead, "bad"))

@@ -49,6 +49,9 @@ def chosen_explainer(run: Results, explainer: str) -> dict[str, Any]:
 def require_focus(run: Results) -> None:
     if run.manifest["configuration"]["benchmark"] != "focus":
         raise HeatproofError(f"{run.folder} is a run of {run.manifest['configuration']['benchmark']}, not of focus.")
+    setting = run.manifest["configuration"].get("setting")
+    if setting is not None:
+        raise HeatproofError(f"{run.folder} has grids of setting {setting}; biases show in mosaics of setting focus.")
 
 
 def tile_shares(run: Results, entry: dict[str, Any]) -> pl.DataFrame:
