@@ -26,7 +26,19 @@ if TYPE_CHECKING:
     from heatproof.explainers.base import Explainer, Quantity
 
 AnyOpened = TypeVar("AnyOpened", bound="OpenedCases")
-benchmarks: Registry[type[Benchmark]] = Registry("benchmark")
+
+
+def admitted(name: str, found: Any) -> type[Benchmark]:
+    """The class that a plug-in's entry point names, under that name."""
+    if not isinstance(found, type) or not issubclass(found, Benchmark):
+        raise HeatproofError(f"it must be a subclass of heatproof.Benchmark, and is {found!r}.")
+    if vars(found).get("name", name) != name:
+        raise HeatproofError(f"it is registered as {found.name!r}; the entry point must have the same name.")
+    found.name = name
+    return found
+
+
+benchmarks: Registry[type[Benchmark]] = Registry("benchmark", "heatproof.benchmarks", admitted)
 register_benchmark = benchmarks.register_class
 """Class decorator: the benchmark is known by this name."""
 

@@ -74,6 +74,7 @@ def render(
     """
     import time
 
+    from heatproof.clevr.croissant import write_croissant
     from heatproof.clevr.ground_truth import parse_size
     from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
     from heatproof.clevr.scenes import SceneSettings
@@ -94,6 +95,7 @@ def render(
             how=how,
             progress=progress,
         )
+    write_croissant(out)
     what = "scenes" if scenes_only else "pictures"
     say(f"{out}: {made:,} {what} made in {time.perf_counter() - start:.1f} s, {num_images - made:,} were there.")
 
@@ -130,6 +132,7 @@ def ask(
 
     heatproof clevr ask data --set complex --templates question_generation --format clevr
     """
+    from heatproof.clevr.croissant import renew_croissant
     from heatproof.clevr.questions.make import make_questions, show_samples, summary
     from heatproof.executors.choice import Execution
 
@@ -145,6 +148,7 @@ def ask(
             how=Execution(engine, jobs, address),
             progress=progress,
         )
+    renew_croissant(scenes if scenes.is_dir() else scenes.parent)
     for line in (*summary(made), *show_samples(made, show)):
         say(line)
 
@@ -180,6 +184,7 @@ def ground_truth(
 
     heatproof clevr ground-truth worlds --kinds unique,union --size 224x224 --out worlds/ground_truth_224
     """
+    from heatproof.clevr.croissant import renew_croissant
     from heatproof.clevr.files import open_dataset
     from heatproof.clevr.ground_truth import make_masks, parse_size
 
@@ -188,6 +193,7 @@ def ground_truth(
     opened = open_dataset(dataset)
     with bars() as progress:
         paths = make_masks(opened, shape, chosen, layout, out, progress)
+    renew_croissant(dataset)
     for (name, kind), path in paths.items():
         masks = opened.masks(name, kind, out)
         there = int(masks.available.sum())

@@ -183,7 +183,7 @@ def everything(
 
     failed = False
     done: list[Run] = []
-    for name in benchmarks:
+    for name in benchmarks.own():
         folder = out / default_folder(name, preset).name
         if dry_run:
             say(name)

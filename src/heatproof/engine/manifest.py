@@ -21,6 +21,7 @@ from heatproof.devices import FULL, Precision, title_of
 from heatproof.engine.plan import explained_quantity, folder_name
 from heatproof.explainers.adapters import FunctionExplainer
 from heatproof.explainers.base import Explainer
+from heatproof.explainers.base import explainers as registered
 from heatproof.run_folder import FORMAT
 
 if TYPE_CHECKING:
@@ -139,7 +140,13 @@ def describe(explainer: Explainer) -> dict[str, Any]:
         "parameters": json.loads(json.dumps(explainer.parameters, default=str)),
         "limits": {f.name: getattr(explainer, f.name) for f in fields(explainer) if not f.compare},
         "source": source_hash(explainer),
-    }
+    } | package_of(explainer)
+
+
+def package_of(explainer: Explainer) -> dict[str, str]:
+    """The package and version that a plug-in's explainer comes from; nothing for others."""
+    found = () if explainer.is_ours else registered.plugins()
+    return {"package": f"{p.package} {p.version}" for p in found if p.name == explainer.name}  # noqa: B035
 
 
 def short_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -22,7 +22,18 @@ Target = Literal["logit", "probability", "log_probability", "both"]
 """What a run explains; both: logit and probability, in tables of their own."""
 LooksAt = Literal["values", "relus", "layers"]
 
-explainers: Registry[type[Explainer]] = Registry("explainer")
+
+def admitted(name: str, found: Any) -> type[Explainer]:
+    """The class that a plug-in's entry point names, under that name."""
+    if not isinstance(found, type) or not issubclass(found, Explainer):
+        raise HeatproofError(f"it must be a subclass of heatproof.Explainer, and is {found!r}.")
+    if vars(found).get("name", name) != name:
+        raise HeatproofError(f"it is registered as {found.name!r}; the entry point must have the same name.")
+    found.name = name
+    return found
+
+
+explainers: Registry[type[Explainer]] = Registry("explainer", "heatproof.explainers", admitted)
 register_explainer = explainers.register_class
 """Class decorator: the explainer is known by this name on the command line, in files and in Python."""
 

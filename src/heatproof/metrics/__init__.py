@@ -1,6 +1,6 @@
 """Metrics: pure functions on tensors, found by name."""
 
-from heatproof.metrics import effects, fidelity, localisation, understandability
+from heatproof.metrics import effects, fidelity, localisation, segmentation, understandability
 from heatproof.metrics.base import Metric, metrics, missing_for, register_metric
 from heatproof.metrics.scoring import score_with
 from heatproof.metrics.spec import load_metrics
@@ -15,5 +15,6 @@ __all__ = [
     "missing_for",
     "register_metric",
     "score_with",
+    "segmentation",
     "understandability",
 ]

@@ -14,6 +14,7 @@ from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, torch
 from heatproof.loading import names_object
+from heatproof.mosaics.mosaics import twice
 from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
 
 HALF = (0.5, 0.5, 0.5)
@@ -92,8 +93,10 @@ def load_classifier(model: Any, weights: Path | None = None, trust: bool = False
     `alexnet_linear`, `vgg16_linear`: what `heatproof train focus-head` makes. `torchvision:NAME` and `timm:NAME` where
     these are installed, with --weights. `file.py:factory` and `package.module:factory`: a module, or a function that
     returns one, or (module, settings), settings with any of SETTINGS. A file of torch.export (.pt2), or of
-    TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only.
+    TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only. A file of ONNX (.onnx) and an
+    address (http://...) are only asked for scores.
     """
+    from heatproof.models.black_box import is_black_box
     from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS
     from heatproof.models.linear_head import LINEAR_CLASSIFIERS
     from heatproof.models.programs import load_program
@@ -105,7 +108,7 @@ def load_classifier(model: Any, weights: Path | None = None, trust: bool = False
     if (recipe := recipe_of(model)) is not None:
         module = filled(model, recipe.make, weights)
         return Classifier(recipe.name, module, **recipe.settings(module))
-    if names_object(model):
+    if names_object(model) or is_black_box(model):
         return filled_user(model, weights)
     if Path(model).suffix in PROGRAMS:
         if weights is not None:
@@ -113,8 +116,8 @@ def load_classifier(model: Any, weights: Path | None = None, trust: bool = False
         return Classifier(Path(model).stem, load_program(Path(model), trust))
     known = ", ".join([EMBEDDED, *IMAGE_CLASSIFIERS, *LINEAR_CLASSIFIERS])
     raise HeatproofError(
-        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, file.py:factory, or a file of"
-        " torch.export (.pt2) or TorchScript (.pt)."
+        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, file.py:factory, a file of"
+        " torch.export (.pt2), TorchScript (.pt) or ONNX (.onnx), or an address http://..."
     )
 
 
@@ -224,6 +227,9 @@ LIBRARIES: dict[str, Callable[[str], Recipe]] = {
 def read_labels(path: Path) -> dict[str, int]:
     """What the outputs mean: a CSV with a column label, and a column index unless the rows are in order."""
     rows = read_table(path, ("label",))
+    names = [row["label"] for row in rows]
+    if len(set(names)) < len(names):
+        raise HeatproofError(f"{path}: the label {twice(names)!r} is there twice.")
     try:
         return {row["label"]: int(row.get("index") or place) for place, row in enumerate(rows)}
     except ValueError as problem:

@@ -48,7 +48,7 @@ def fitted(path: Path, name: str, array: Array, like: torch.Tensor, needs: str) 
         raise HeatproofError(f"{path}: {name} has shape {tuple(array.shape)}, {needs} {tuple(like.shape)}.")
     if not np.isfinite(array).all():
         raise HeatproofError(f"{path}: {name} holds NaN or infinite values.")
-    return torch.as_tensor(array, dtype=like.dtype)
+    return torch.as_tensor(array.astype(array.dtype.newbyteorder("="), copy=False), dtype=like.dtype)
 
 
 def read_arrays(path: Path) -> Mapping[str, Array]:
@@ -60,7 +60,7 @@ def read_arrays(path: Path) -> Mapping[str, Array]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         state = state.get("state_dict", state)  # what trainings keep beside it is not wanted
-        return {name: tensor.cpu().numpy() for name, tensor in state.items()}
+        return {str(name): tensor.cpu().numpy() for name, tensor in state.items()}
     except Exception as problem:  # zip, pickle, type and value errors of many kinds, by what the file really is
         raise HeatproofError(
             f"{path} cannot be read as weights: it is truncated, or holds more than a state dict"
