@@ -22,7 +22,7 @@ from heatproof.clevr.ground_truth import make_masks
 from heatproof.clevr.shipped import shipped_dataset
 from heatproof.errors import HeatproofError
 from heatproof.experiments.effects import measure_truth, weighted_medians
-from heatproof.models.vqa import shipped_network
+from heatproof.models.vqa import film_network
 from heatproof.testing import check_benchmark
 
 SCENES = 2
@@ -159,7 +159,7 @@ def test_weighted_medians_are_medians_of_repeated_values():
 
 def test_a_recoloured_object_is_answered_with_its_new_colour(world, tmp_path):
     """The questions that ask for the colour, and for nothing that the colour finds."""
-    data, network = open_dataset(world), shipped_network()
+    data, network = open_dataset(world), film_network()
     asked = [question for question in data.questions("simple") if question.program[-1]["type"] == "query_color"]
     wanted = wanted_of(data.scenes.values(), "recolour")
     make_changed(wanted, tmp_path, look_of(data))
@@ -175,7 +175,6 @@ def test_a_recoloured_object_is_answered_with_its_new_colour(world, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"questions": "complex"}, "answers simple questions only"),
         ({"intervene": "explode"}, "explode"),
         ({"scenes": 0}, "scenes"),
         ({"limit": 0}, "limit"),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from heatproof.clevr.words import Form, MaskLayout, QuestionSet, Renderer
+from heatproof.cli.answer import answer
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.clevr_effects import effects
 from heatproof.cli.clevr_remove import remove
@@ -326,6 +327,7 @@ def nesting(about: Mapping[str, Any]) -> Iterator[str]:
         yield f"first-non-empty equals unique: {about['first_nonempty_equals_unique']:.1%}"
 
 
+app.command()(answer)
 app.command()(poster)
 app.command()(remove)
 app.command()(effects)

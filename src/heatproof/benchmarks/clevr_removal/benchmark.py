@@ -29,7 +29,7 @@ from heatproof.benchmarks.clevr_removal.effects import TRUTHS, Asked, as_input, 
 from heatproof.benchmarks.clevr_removal.painted import ObjectBatch
 from heatproof.benchmarks.clevr_xai import rows as questions_of
 from heatproof.benchmarks.clevr_xai.answers import BLACK, tokens
-from heatproof.benchmarks.clevr_xai.benchmark import CAMS, EYE_OF_SHIPPED, METHODS, open_network
+from heatproof.benchmarks.clevr_xai.benchmark import methods_on, open_network, our_network
 from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
@@ -111,21 +111,11 @@ class ClevrRemoval(Benchmark):
         require_poolings(self.poolings)
         if self.weights is not None and self.model is not None:
             raise HeatproofError("give either weights (for the Relation Network) or a model, not both.")
-        if self.questions == "complex" and self.takes_shipped_network:
-            raise HeatproofError(
-                "the network that ships answers simple questions only; for complex ones give another: --weights FILE"
-                " with the Relation Network's public checkpoint, or --model file.py:factory."
-            )
-
-    @property
-    def takes_shipped_network(self) -> bool:
-        return self.weights is None and self.model is None
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
         """CLEVR-XAI's methods; floors, one of which knows how large objects are; and two ceilings."""
-        layer = f":layer={EYE_OF_SHIPPED}" if self.takes_shipped_network else ""
-        methods = (name + layer if name in CAMS else name for name in METHODS)
+        methods = methods_on(our_network(self.model, self.weights, self.questions))
         ceilings = (f"{PAINTED}:TrueEffects", f"{PAINTED}:TrueEffects:over=sum")
         return (*methods, f"{PAINTED}:ObjectSize", *ceilings)
 
@@ -152,7 +142,7 @@ class ClevrRemoval(Benchmark):
 
     def found(self, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question], Look]:
         """Network, data set, questions, and how the data set's pictures are painted."""
-        network = open_network(self.weights, self.model)
+        network = open_network(self.weights, self.model, self.questions)
         data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
         progress("reading questions", 0, 1)
         every = data.questions(self.questions)
