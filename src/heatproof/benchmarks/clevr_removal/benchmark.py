@@ -83,6 +83,7 @@ class ClevrRemoval(Benchmark):
     preset_help = "quick: 30 questions about 15 scenes. standard: all questions of the data set."
     batch_size = 4
     quantities = ("logit",)
+    with_all = False  # its pictures have to be rendered first
 
     dataset: Path | str | None = option(
         None, "Folder of heatproof clevr render, with questions. Default: 60 scenes that ship."
