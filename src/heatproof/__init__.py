@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heatproof import focus
-    from heatproof.api import compare, dry_run, evaluate, explain, layers, load_run, publish, run, show
+    from heatproof.api import compare, conservation, dry_run, evaluate, explain, layers, load_run, publish, run, show
     from heatproof.benchmarks.base import Benchmark, Opened, metric_words, option, register_benchmark, score_rows
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
@@ -38,6 +38,7 @@ __all__ = [
     "Story",
     "black_box",
     "compare",
+    "conservation",
     "dry_run",
     "evaluate",
     "explain",
@@ -71,6 +72,7 @@ _HOMES = {
     "Story": "story",
     "black_box": "models.black_box",
     "compare": "api",
+    "conservation": "api",
     "dry_run": "api",
     "evaluate": "api",
     "explain": "api",

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from heatproof.clevr.words import Form, MaskLayout, QuestionSet, Renderer
+from heatproof.cli.answer import answer
 from heatproof.cli.bars import Quiet, bars
+from heatproof.cli.clevr_effects import effects
+from heatproof.cli.clevr_remove import remove
 from heatproof.cli.poster import poster
 from heatproof.cli.run import Address, EngineOption, Jobs, going_on_said
 from heatproof.cli.terminal import say, show_table
@@ -324,4 +327,7 @@ def nesting(about: Mapping[str, Any]) -> Iterator[str]:
         yield f"first-non-empty equals unique: {about['first_nonempty_equals_unique']:.1%}"
 
 
+app.command()(answer)
 app.command()(poster)
+app.command()(remove)
+app.command()(effects)

@@ -15,13 +15,16 @@ from heatproof.explainers.noised import OWN, Noised
 from heatproof.loading import load_object, names_object
 from heatproof.specs import read_literal, split_parameters, split_specs
 
+AROUND = ("randomised", "other_question")
+"""Explainers whose only parameter is another explainer."""
+
 
 def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any], **parameters: Any) -> Explainer:
     """An explainer from a spec, a class, a function `(model, inputs, target) -> relevance`, or itself."""
     if isinstance(what, str):
         outer, colon, inner = what.partition(":")
-        if outer == "randomised" and colon and not inner.startswith("of="):
-            return make_explainer("randomised", of=inner, **parameters)
+        if outer in AROUND and colon and not inner.startswith("of="):
+            return make_explainer(outer, of=inner, **parameters)
         if outer == "noised" and colon and not inner.startswith((*(f"{name}=" for name in OWN), "of=")):
             return noised(inner, parameters)
         name, assignments = split_parameters(what)
