@@ -141,25 +141,25 @@ def run(
     how = Execution(engine, at_once, address, folders_of(made) if ship else (), gpus=int(device != "cpu"))
     extra = [] if metrics is None else load_metrics(metrics)
     folder = RunFolder(Path(out) if out is not None else default_folder(made.name, preset))
-    folder.check_writable()
-    if explainers is None and "limit" not in options and not folder.has_run:
-        how.expect_much()
-    with computing_on(device):
-        opened = made.open(seed, progress)
-    opened = opened if keep_heatmaps else opened.sampled()
-    source = explaining(made, opened, chosen, extra, seed, batch_size)
-    table = run_source(
-        replace(source, keep_all=keep_heatmaps, device=device, precision=precision),
-        folder,
-        name=made.name,
-        seed=seed,
-        options=options_of(made),
-        resume=resume,
-        how=how,
-        progress=progress,
-        until=until,
-    )
-    return finished(folder, table)
+    with folder.held():
+        if explainers is None and "limit" not in options and not folder.has_run:
+            how.expect_much()
+        with computing_on(device):
+            opened = made.open(seed, progress)
+        opened = opened if keep_heatmaps else opened.sampled()
+        source = explaining(made, opened, chosen, extra, seed, batch_size)
+        table = run_source(
+            replace(source, keep_all=keep_heatmaps, device=device, precision=precision),
+            folder,
+            name=made.name,
+            seed=seed,
+            options=options_of(made),
+            resume=resume,
+            how=how,
+            progress=progress,
+            until=until,
+        )
+        return finished(folder, table)
 
 
 def finished(folder: RunFolder, leaderboard: pl.DataFrame) -> Run:
@@ -334,19 +334,19 @@ def evaluate(
         resize=resize or None,
     )
     folder = RunFolder(Path(out) if out is not None else evaluation_folder(paths))
-    folder.check_writable()
-    source, seed = source_of(benchmark, paths, told, name, progress)
-    table = run_source(
-        source,
-        folder,
-        name=benchmark,
-        seed=seed,
-        options={"heatmaps": str(paths[0]) if len(paths) == 1 else [str(path) for path in paths], **told.given},
-        resume=resume,
-        how=how,
-        progress=progress,
-    )
-    return finished(folder, table)
+    with folder.held():
+        source, seed = source_of(benchmark, paths, told, name, progress)
+        table = run_source(
+            source,
+            folder,
+            name=benchmark,
+            seed=seed,
+            options={"heatmaps": str(paths[0]) if len(paths) == 1 else [str(path) for path in paths], **told.given},
+            resume=resume,
+            how=how,
+            progress=progress,
+        )
+        return finished(folder, table)
 
 
 def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:

@@ -27,12 +27,22 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], compres
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a .npz file, by name."""
+    return loaded(path, path)
+
+
+def arrays_of(content: bytes, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of the content of a .npz file."""
+    return loaded(BytesIO(content), path)
+
+
+def loaded(source: Path | BytesIO, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an .npz archive; what is wrong with it is said of `path`."""
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
+        found = np.load(source, allow_pickle=False)
+        if isinstance(found, np.ndarray):
             raise HeatproofError(f"{path} holds a single array, not a .npz archive of named ones.")
-        with loaded:
-            return dict(loaded)
+        with found:
+            return dict(found)
     except HeatproofError:
         raise
     except FileNotFoundError as problem:

@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -137,7 +137,8 @@ def the_plugins() -> Iterator[Finding]:
 
     if os.environ.get(OFF):
         yield Finding("plug-ins", OFF, os.environ[OFF])
-    for group, registry in zip(GROUPS, (explainers, metrics, poolings, benchmarks), strict=True):
+    registries: tuple[Container[str], ...] = (explainers, metrics, poolings, benchmarks)
+    for group, registry in zip(GROUPS, registries, strict=True):
         for plugin in plugins_of(group):
             try:
                 works = plugin.name in registry and not any(plugin.title in problem for problem in problems())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Annotated
 
 import typer
 
@@ -23,8 +24,18 @@ def say_left_out() -> None:
 
 
 @app.command()
-def explainers() -> None:
-    """Explainers by family, with parameters, space dimensions, model passes per case, and paper."""
+def explainers(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The fact sheet of this one, instead of the list.")
+    ] = None,
+) -> None:
+    """Explainers by family, with parameters, space dimensions, model passes per case, and paper; or one in full.
+
+    Examples: heatproof list explainers, heatproof list explainers integrated_gradients
+    """
+    if name is not None:
+        show_sheet(name)
+        return
     from rich.text import Text
 
     from heatproof.explainers import explainers as registry
@@ -44,6 +55,35 @@ def explainers() -> None:
     say("In a run, --target says which score of the model is explained;")
     say("in Python, heatproof.explain(..., quantity='probability') does.")
     say_left_out()
+
+
+def show_sheet(name: str) -> None:
+    """What an explainer needs, costs, keeps and achieved."""
+    from heatproof.explainers.facts import sheet, stored
+
+    found = sheet(name)
+    say(found.name, style="bold")
+    say(found.summary)
+    if found.details:
+        say(f"\n{found.details}")
+    say("")
+    rows: list[tuple[Cell, ...]] = [
+        ("family", found.family),
+        ("needs of the model", found.needs or "not measured"),
+        ("passes per case", found.cost),
+        *((f"  on {place}'s network", str(count)) for place, count in found.passes.items()),
+        ("space dimensions", found.dimensions),
+        ("parameters", ", ".join(f"{key}={value}" for key, value in found.parameters.items()) or "none"),
+        ("paper", found.paper),
+        *((f"refused on {place}", problem) for place, problem in found.fails.items()),
+        *((f"in a run of {one.benchmark}", one.text) for one in found.standings),
+    ]
+    show_table(("", ""), rows)
+    if found.axioms:
+        cases = stored()["networks"]
+        heads = ["axiom", "what it says", *(f"{place}, {cases[place]['cases']} cases" for place in found.axioms)]
+        show_table(heads, found.axiom_rows())
+        say("Measured on the networks that ship, explaining the logit with default parameters; medians over cases.")
 
 
 @app.command()

@@ -36,6 +36,7 @@ def source_of(
         stored, opened = open_elsewhere(benchmark, path, told, progress)
         return Stored(opened, {name or path.stem: stored}), 0
     check_told(benchmark, told)
+    kept.require_as_written()
     dataset, answers = (None if place is None else Path(place) for place in (told.dataset, told.predictions))
     opened_again = open_kept(kept, dataset, told.questions, told.poolings, answers, progress)
     return kept_source(kept, name, opened_again), kept.seed
