@@ -225,6 +225,15 @@ class OpenedMasks(OpenedCases):
     of_these_maps: ClassVar[tuple[str, ...]] = ()
     """Metrics that rest on what was told with the heatmaps, so that no other map has them."""
 
+    resizes: bool = False
+    """Whether heatmaps of another size are brought to that of their masks."""
+    keeps_float32: ClassVar[bool] = False
+    """Whether heatmaps of float32 are scored as they are, which is faster and gives the same."""
+
+    def space_of(self, chunk: Chunk) -> tuple[int, ...]:
+        """The extent of masks and heatmaps of a chunk, where these differ from chunk to chunk."""
+        return self.space
+
     @abstractmethod
     def cases(self, chunk: Chunk) -> Sequence[str]:
         """The cases of a chunk, by the names of their heatmaps."""
