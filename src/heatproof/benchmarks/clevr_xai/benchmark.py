@@ -101,6 +101,7 @@ class ClevrXai(Benchmark):
         "paper": {"as_released": True},
     }
     preset_help = "quick: 40 questions. standard: 400. paper: CLEVR-XAI's release."
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"complex": {"questions": "complex"}}
     batch_size = 4
     quantities = ("logit",)
 
