@@ -113,6 +113,36 @@ def focus_classifier(
     say(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")
 
 
+@app.command("focus-vit")
+def focus_vit(
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and of the order of pictures.")] = 1,
+    per_class: Annotated[int, typer.Option(help="Training pictures of each class.")] = 400,
+    epochs: Annotated[int | None, typer.Option(help="Times through the pictures. Default: 40.")] = None,
+    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("object_vit.npz"),
+    device: DeviceOption = "cpu",
+) -> None:
+    """Focus's vision transformer for single objects, on pictures that it renders first (with pyoidn, the denoiser).
+
+    It needs more pictures than the convolutional network, and about ten minutes of one core.
+
+    Example: heatproof train focus-vit --out vit.npz
+    """
+    from heatproof.clevr.objects import read_sheet, render_objects
+    from heatproof.cli.bars import bars
+    from heatproof.devices import choose_device
+    from heatproof.models.object_classifier import accuracy
+    from heatproof.models.object_vit import train
+    from heatproof.models.weights import load_weights, save_weights
+
+    choose_device(device)
+    with bars() as progress:
+        pictures = render_objects("train", per_class, denoise=True, progress=progress)
+        network = train(pictures, seed, epochs, progress=progress, device=device)
+    save_weights(network, out, half=True)
+    load_weights(network, out)  # as it is read from there, rounded
+    say(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")
+
+
 @app.command("vqa")
 def vqa(
     dataset: Annotated[Path, typer.Argument(help="Folder of pictures to learn from: heatproof clevr render.")],

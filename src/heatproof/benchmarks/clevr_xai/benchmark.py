@@ -31,7 +31,7 @@ from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratifie
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
-from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.release import default_dataset, released_dataset
 from heatproof.clevr.words import QuestionSet
 from heatproof.downloads import downloads, fetched
 from heatproof.errors import HeatproofError, unknown_name
@@ -133,28 +133,22 @@ class ClevrXai(Benchmark):
             raise HeatproofError("a model of your own comes with its weights; give weights with one of ours, by name.")
 
     @property
-    def our_network(self) -> str:
-        """Which of ours is explained, by its name; empty if it is none of them that has an eye."""
-        name = (SHIPPED[self.questions] if self.weights is None else "") if self.model is None else self.model
-        return name.partition(":")[0] if isinstance(name, str) else ""
-
-    @property
     def is_imagined(self) -> bool:
         """Whether it is about CLEVR-XAI's release, which is not at hand."""
-        return self.as_released and self.dataset is None
+        return self.as_released and self.dataset is None and released_dataset() is None
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
         truth = {"simple": "single_object", "complex": "unique"}[self.questions]
-        layer = f":layer={EYES[self.our_network]}" if self.our_network in EYES else ""
-        methods = [name + layer if name in CAMS else name for name in METHODS]
+        methods = methods_on(our_network(self.model, self.weights, self.questions))
         return (*methods, f"other_question:{METHODS[0]}", f"oracle:mask={truth}")
 
     def open(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         if self.is_imagined:
             raise HeatproofError(
-                "preset paper asks the questions of CLEVR-XAI's release, which does not ship with Heatproof: give its"
-                " folder with --dataset DIR, or see with --dry-run what it would cost."
+                "preset paper asks the questions of CLEVR-XAI's release, which does not ship with Heatproof: get it"
+                " with heatproof fetch clevr-xai, or give its folder with --dataset DIR; --dry-run says what it would"
+                " cost."
             )
         network, data, asked = self.found(self.questions, progress)
         fingerprint = data.fingerprint(self.questions, progress=progress)
@@ -202,7 +196,7 @@ class ClevrXai(Benchmark):
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
         network = open_network(self.weights, self.model, self.questions)
-        data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
+        data = open_dataset(Path(self.dataset) if self.dataset is not None else default_dataset(self.as_released))
         progress("reading questions", 0, 1)
         asked = rows.spread(data.questions(questions), self.limit)
         progress("reading questions", 1, 1)
@@ -375,6 +369,18 @@ class OpenedClevrXai(Opened):
         """The poster's, which is about a Relation Network and all questions of the release."""
         about = self.recipe.weights is not None and len(self.asked) == RELEASED["simple"]
         return Reference(rows.poster(), is_about_this=about)
+
+
+def our_network(model: Any, weights: Path | str | None, questions: str) -> str:
+    """Which of ours is explained, by its name; empty if it is none of them that has an eye."""
+    name = (SHIPPED[questions] if weights is None else "") if model is None else model
+    return name.partition(":")[0] if isinstance(name, str) else ""
+
+
+def methods_on(network: str) -> list[str]:
+    """The methods, of which CAMs read the eye of our networks."""
+    layer = f":layer={EYES[network]}" if network in EYES else ""
+    return [name + layer if name in CAMS else name for name in METHODS]
 
 
 def open_network(weights: Path | str | None, model: Any, questions: str = "simple") -> Vqa:

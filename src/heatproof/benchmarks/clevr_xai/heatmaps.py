@@ -254,7 +254,7 @@ def read_predictions(path: Path) -> dict[int, Prediction]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise HeatproofError(f"{path} cannot be read as predictions ({problem}).") from problem
     if not isinstance(content, list):
         raise HeatproofError(f'{path} must be a list of {{"question_index": ..., "answer": ...}}.')
