@@ -143,7 +143,7 @@ def run(
     at_once = jobs if engine == "ray" else jobs or workers_for(device)
     how = Execution(engine, at_once, address, folders_of(made) if ship else (), gpus=int(device != "cpu"))
     extra = [] if metrics is None else load_metrics(metrics)
-    folder = RunFolder(Path(out) if out is not None else default_folder(made.name, preset))
+    folder = RunFolder(Path(out) if out is not None else default_folder(made.called(vars(made)), preset))
     with folder.held(), as_usual():
         if explainers is None and "limit" not in options and not folder.has_run:
             how.expect_much()

@@ -22,6 +22,8 @@ from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 EMBEDDED = "object_classifier"
+PUBLISHED = "imagenet"
+"""The weights that the makers of a network publish, by name."""
 TRANSFORMER = "object_vit"
 SHIPPED = (EMBEDDED, TRANSFORMER)
 """The networks that come with their weights."""
@@ -184,6 +186,16 @@ def filled(name: str, recipe: Recipe, weights: Path | None) -> torch.nn.Module:
         module = recipe.make(len(arrays[last]))
     load_weights(module, weights)
     return module.eval()
+
+
+def published_weights(name: str) -> Path:
+    """The file of the weights that were trained on ImageNet, which `heatproof fetch` brings."""
+    from heatproof.downloads import IMAGENET as FILES
+    from heatproof.downloads import fetched
+
+    if name not in FILES:
+        raise HeatproofError(f"--weights {PUBLISHED} is for {', '.join(FILES)}; give the weights of {name} as a file.")
+    return fetched(name)
 
 
 def filled_user(reference: str, weights: Path | None) -> Classifier:
