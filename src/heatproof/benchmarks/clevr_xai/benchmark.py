@@ -89,7 +89,7 @@ class ClevrXai(Benchmark):
         "Arras, Osman and Samek 2022, CLEVR-XAI: A benchmark dataset for the ground truth evaluation of neural network"
         " explanations"
     )
-    metrics = rows.METRICS
+    metrics = rows.ALL_METRICS
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"limit": 40},
         "standard": {"limit": 400},

@@ -84,7 +84,7 @@ def open_masks(
             title="CLEVR-XAI: heatmaps made elsewhere",
             paper="Arras, Osman and Samek 2022, CLEVR-XAI",
             dataset=dataset.resolve().name,
-            metrics=metric_words(rows.METRICS),
+            metrics=metric_words(rows.ALL_METRICS),
             columns=rows.shown_columns(kinds[0], chosen),
             poolings=chosen,
             words=rows.WORDS,

@@ -15,6 +15,7 @@ from heatproof.errors import HeatproofError
 from heatproof.harmless import decodable
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
+from heatproof.metrics.mask_scores import SIGNED, score_signed
 from heatproof.metrics.uniform import uniform_column
 from heatproof.story import Column, Fact, Words
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 METRICS = ("mass_accuracy", "rank_accuracy")
+ALL_METRICS = (*METRICS, *SIGNED)
+"""With those that look at signs, which have no pooling."""
 SHOWN_POOLINGS = {"mass_accuracy": "pos_l2_norm_sq", "rank_accuracy": "max_norm"}
 """What the tables show first; the first is the reading of the poster that fits it best."""
 CONFIDENT, LARGE = 0.99999, 1000
@@ -105,7 +108,7 @@ def score_table(
     poolings: Sequence[str],
     problems: Sequence[str] | None = None,
 ) -> pl.DataFrame:
-    """Mass and rank accuracy as rows, with the facts of each question, its mask's size and why a score is undefined.
+    """Mass, rank and signed scores as rows, with the facts of each question, its mask's size and why one is undefined.
 
     `problems` says per case what was wrong with a heatmap that could not be used; empty for good ones.
     """
@@ -114,24 +117,27 @@ def score_table(
     frames = []
     for m, kind in enumerate(scores.ground_truths):
         covered = masks[kind].reshape(len(ids), -1)
-        sizes = covered.sum(1)
-        uniform = {metric: uniform_column(metric, covered.mean(1)) for metric in METRICS}
-        for p, pooling in enumerate(scores.poolings):
-            reasons = [REASONS[code] for code in scores.state[p, m]]
+        signed = score_signed(relevance, masks[kind].astype(np.uint8))
+        found = {
+            (metric, pooling): (values[p, m], scores.state[p, m])
+            for p, pooling in enumerate(scores.poolings)
+            for metric, values in zip(METRICS, (scores.mass, scores.rank), strict=True)
+        } | {(metric, ""): (signed.values[metric], signed.state[metric]) for metric in SIGNED}
+        sized = known.with_columns(ground_truth=pl.lit(kind), mask_size=pl.Series(covered.sum(1)))
+        uniform = {metric: uniform_column(metric, covered.mean(1)) for metric in (*METRICS, *SIGNED)}
+        for (metric, pooling), (values, state) in found.items():
+            reasons = [REASONS[code] for code in state]
             if problems is not None:
                 reasons = [problem or reason for problem, reason in zip(problems, reasons, strict=True)]
-            for metric, values in zip(METRICS, (scores.mass, scores.rank), strict=True):
-                frames.append(
-                    known.with_columns(
-                        metric=pl.lit(metric),
-                        ground_truth=pl.lit(kind),
-                        pooling=pl.lit(pooling),
-                        value=pl.Series(values[p, m]),
-                        uniform=uniform[metric],
-                        mask_size=pl.Series(sizes),
-                        undefined=pl.Series(reasons),
-                    )
+            frames.append(
+                sized.with_columns(
+                    metric=pl.lit(metric),
+                    pooling=pl.lit(pooling),
+                    value=pl.Series(values),
+                    uniform=uniform[metric],
+                    undefined=pl.Series(reasons, dtype=pl.String),
                 )
+            )
     # polars tells NaN, a number, from null, no number; scores that are undefined are NaN throughout
     return pl.concat(frames)
 
