@@ -124,7 +124,7 @@ def test_names_and_what_is_not_for_masks(masks, tmp_path):
         evaluate([one, two], dataset=tmp_path)
     with pytest.raises(HeatproofError, match="--mosaics is not for --benchmark masks"):
         evaluate(one, masks=masks, mosaics=tmp_path)
-    with pytest.raises(HeatproofError, match="cannot be called"):
+    with pytest.raises(HeatproofError, match="cannot be the name of a folder"):
         evaluate(one, masks=masks, name="a/b")
 
 

@@ -63,10 +63,14 @@ class Benchmark(ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"standard": {}}
     """Options by preset name."""
     preset_help: ClassVar[str] = ""
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Options that make another run of it, by what that is called: such runs have folders of their own."""
     batch_size: ClassVar[int] = 500
     """Cases explained at a time, unless a run says otherwise."""
     quantities: ClassVar[tuple[Quantity, ...]] = ("probability", "logit")
     """What is explained, unless a run says otherwise."""
+    with_all: ClassVar[bool] = True
+    """Whether `heatproof run all` runs it too."""
 
     @property
     @abstractmethod
@@ -84,6 +88,12 @@ class Benchmark(ABC):
                 raise unknown_name(f"option of {cls.name}", name, known)
         given = {name: value for name, value in options.items() if value is not None}
         return cls(**{**cls.presets[preset], **given})
+
+    @classmethod
+    def called(cls, options: Mapping[str, Any]) -> str:
+        """Its name, and that of the variant which these options make."""
+        made = (name for name, given in cls.variants.items() if given.items() <= options.items())
+        return "-".join([cls.name, *made])
 
     @abstractmethod
     def open(self, seed: int, progress: Progress = silent) -> Opened:

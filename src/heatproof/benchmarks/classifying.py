@@ -34,12 +34,15 @@ class ClassifierOptions:
 
     model: Any = option(
         EMBEDDED,
-        "alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, my_net.py:factory, or a file:"
-        " torch.export (.pt2), TorchScript (.pt, with --trust). Only asked for scores: net.onnx, http://ADDRESS."
-        " Default: the classifier that ships.",
+        "object_vit, alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, hf:NAME or hf:FOLDER,"
+        " my_net.py:factory, or a file: torch.export (.pt2), TorchScript (.pt, with --trust). Only asked for scores:"
+        " net.onnx, http://ADDRESS. Default: object_classifier, which ships as object_vit does.",
+    )
+    pretrained: bool = option(
+        False, "The weights that torchvision, timm or transformers offer for the model, from its cache or downloaded."
     )
     trust: bool = option(False, "Load a model file that brings code of its own (TorchScript), and run that code.")
-    weights: Path | str | None = option(None, "Weights (.npz, .pt) of the model.")
+    weights: Path | str | None = option(None, "Weights (.npz, .pt, .safetensors) of the model.")
     labels: Path | str | Mapping[str, int] | None = option(None, "What the outputs mean: a CSV with label, index.")
     mean: Sequence[float] | None = option(None, "Preprocessing: mean, such as 0.485,0.456,0.406.")
     std: Sequence[float] | None = option(None, "Preprocessing: standard deviation.")
@@ -60,7 +63,8 @@ class ClassifierOptions:
         """The network as it comes, with what the user says of it."""
         weights = None if self.weights is None else Path(self.weights)
         labels = read_labels(Path(self.labels)) if isinstance(self.labels, str | Path) else self.labels
-        return with_options(load_classifier(self.model, weights, self.trust), self.mean, self.std, labels)
+        found = load_classifier(self.model, weights, self.trust, self.pretrained)
+        return with_options(found, self.mean, self.std, labels)
 
     def ready(
         self, classifier: Classifier, sample: torch.Tensor, classes: Sequence[str], seed: int

@@ -40,7 +40,8 @@ from heatproof.clevr.objects import SIDE, shipped_pictures
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.localisation import grid_mask
-from heatproof.models.classifiers import EMBEDDED
+from heatproof.models.classifiers import SHIPPED, TRANSFORMER
+from heatproof.models.sizes import Sizes, sized
 from heatproof.mosaics.datasets import DATASETS, Dataset, held_out_pictures, with_paper_count
 from heatproof.mosaics.mosaics import Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
 from heatproof.mosaics.pictures import Fit, find_pictures
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from heatproof.models.classifiers import Classifier
     from heatproof.models.versions import Versions
 
+MOST_SIDE = 4096
+"""Pixels along a side of a tile."""
 CHUNK_VALUES = 2**23
 """Values of inputs in a chunk: about 32 MB."""
 
@@ -103,10 +106,11 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
+        transformer = isinstance(self.model, str) and self.model == TRANSFORMER
         return (
             "grad_cam",
             "grad_cam_pp:eps=1e-6,shift=True",
-            "lrp:composite=focus",
+            *(("lrp:composite=attn_lrp_gamma", "chefer", "le_grad") if transformer else ("lrp:composite=focus",)),
             "smoothgrad:samples=10,sigma=0.2",
             "integrated_gradients:steps=30,rule=gauss_legendre",
             "lime:top=5",
@@ -126,10 +130,10 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
             raise unknown_name("data set", self.dataset, DATASETS)
         if self.dataset is not None and self.images is None:
             raise HeatproofError(f"say with --images in which folder {self.dataset} is.")
-        if self.images is not None and self.model == EMBEDDED:
+        if self.images is not None and isinstance(self.model, str) and self.model in SHIPPED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
         if self.tile is not None:
-            require_whole("tile", self.tile, 16)
+            require_whole("tile", self.tile, 16, MOST_SIDE)
         require_limit(self.limit)
         self.check_classifier(self.fit)
         self.published()
@@ -169,16 +173,18 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
         drawn, classes = self.draw(seed)
         classifier = self.load_classifier()
         side, fit = self.shape(classifier)
+        classifier, sizes = sized(classifier, side, drawn[0].grid, self.tile is not None)
+        side = sizes.tile
         sample = classifier.inputs(np.stack([assemble(mosaic, side, fit) for mosaic in drawn[:2]]))
         classifier, outputs, versions = self.ready(classifier, sample, classes, seed)
         per_chunk = max(1, CHUNK_VALUES // (3 * (drawn[0].grid * side) ** 2))
-        seen = Seen(drawn, classifier, outputs, side, fit)
+        seen = Seen(drawn, classifier, outputs, sizes, fit)
         logits = torch.zeros(len(drawn), 1 + max(outputs.values()))
         predicted = dict.fromkeys(versions.names, logits)
         pictures, alone = "", None
         if look:
             pictures = check_files(drawn, side, fit, progress)
-            alone = accuracy_alone(classifier, outputs, drawn, side, fit, progress)
+            alone = accuracy_alone(classifier, outputs, drawn, sizes, fit, progress)
             predicted = {name: seen.predict(versions[name], per_chunk, progress) for name in versions.names}
         named = predicted[classifier.name].argmax(1).tolist()
         strata = {m.name: (named[k] != outputs[m.target], m.target) for k, m in enumerate(drawn)}
@@ -204,6 +210,8 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
                 "subset": self.subset,
                 "limit": self.limit,
                 "tile": side,
+                **({"alone": sizes.alone} if sizes.alone != side else {}),
+                **({"interpolated": True} if classifier.interpolates else {}),
                 "fit": fit,
                 "mean": [float(value) for value in classifier.mean],
                 "std": [float(value) for value in classifier.std],
@@ -240,8 +248,13 @@ class Seen:
     drawn: Sequence[Mosaic]
     classifier: Classifier
     outputs: Mapping[str, int]
-    side: int
+    sizes: Sizes
     fit: Fit
+
+    @property
+    def side(self) -> int:
+        """Of a tile."""
+        return self.sizes.tile
 
     def inputs(self, mosaics: Sequence[Mosaic]) -> torch.Tensor:
         return self.classifier.inputs(np.stack([assemble(mosaic, self.side, self.fit) for mosaic in mosaics]))
@@ -321,6 +334,7 @@ class OpenedFocus(Opened):
         return Ending(
             [
                 f"0.5 is chance. The paper's numbers are {whose}, on other pictures than these.{named}",
+                *[self.seen.sizes.note] * bool(self.seen.sizes.note),
                 "Focus takes the pooling of the original's code: the largest absolute value over channels for"
                 " smoothgrad, the positive part of their sum for all others. Best poolings here:"
                 f" {', '.join(dict.fromkeys(best))}.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,10 +30,12 @@ def source_of(
             f"--benchmark {benchmark} scores one set of heatmaps at a time; only --masks takes several."
         )
     (path,) = paths
+    called_alone = path.stem if name is None else name
+    require_folder_name(called_alone)
     kept = find_kept(path) if benchmark == "clevr-xai" else None
     if kept is None:
         stored, opened = open_elsewhere(benchmark, path, told, progress)
-        return Stored(opened, {name or path.stem: stored}), 0
+        return Stored(opened, {called_alone: stored}), 0
     check_told(benchmark, told)
     kept.require_as_written()
     dataset, answers = (None if place is None else Path(place) for place in (told.dataset, told.predictions))
@@ -67,15 +68,14 @@ def named_paths(paths: Sequence[Path], names: Sequence[str] | None) -> dict[str,
     if len(set(names)) != len(names):
         raise HeatproofError(f"two sets of heatmaps are called {names[0]}; say what to call each with --name a,b.")
     for name in names:
-        if not fit_for_files(name):
-            raise HeatproofError(
-                f"heatmaps cannot be called {name!r}; take letters, digits, '-', '_' and '.' (--name)."
-            )
+        require_folder_name(name)
     return dict(zip(names, paths, strict=True))
 
 
-def fit_for_files(name: str) -> bool:
-    return bool(re.fullmatch(r"[\w.+ -]+", name)) and name not in (".", "..")
+def require_folder_name(name: str) -> None:
+    """Refuse a name that scores cannot be stored under."""
+    if not name or name.startswith(".") or set(name) & set("/\\\0"):
+        raise HeatproofError(f"{name!r} cannot be the name of a folder, which scores need; give --name NAME.")
 
 
 def evaluation_folder(heatmaps: Path | Sequence[Path]) -> Path:

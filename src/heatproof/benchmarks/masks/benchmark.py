@@ -25,7 +25,7 @@ from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.mask_scores import INSIDE, OUTSIDE, VOID
-from heatproof.models.classifiers import EMBEDDED
+from heatproof.models.classifiers import SHIPPED
 from heatproof.mosaics.pictures import Fit
 from heatproof.pooling import poolings
 from heatproof.progress import Progress, silent
@@ -124,7 +124,7 @@ class Masks(Benchmark, ClassifierOptions):
             raise HeatproofError("say with --masks where the masks of these images are.")
         if not own and self.images is None and not is_voc(Path(str(self.masks))):
             raise HeatproofError("say with --images where the pictures of these masks are.")
-        if not own and self.model == EMBEDDED:
+        if not own and isinstance(self.model, str) and self.model in SHIPPED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
         self.values  # noqa: B018  # which must differ
 
