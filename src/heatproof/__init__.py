@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from heatproof.explainers.spec import make_explainer
     from heatproof.metrics.base import register_metric
     from heatproof.models.black_box import black_box
+    from heatproof.peers import explain_func
     from heatproof.pooling import pool
     from heatproof.report.runs import Run
     from heatproof.seeds import CaseRandom
@@ -41,6 +42,7 @@ __all__ = [
     "dry_run",
     "evaluate",
     "explain",
+    "explain_func",
     "focus",
     "layers",
     "load_run",
@@ -74,6 +76,7 @@ _HOMES = {
     "dry_run": "api",
     "evaluate": "api",
     "explain": "api",
+    "explain_func": "peers",
     "layers": "api",
     "load_run": "api",
     "make_explainer": "explainers.spec",

@@ -36,7 +36,7 @@ from heatproof.engine.wanted import CANDIDATES, Pick, Wanted
 from heatproof.errors import HeatproofError, require_whole
 from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Target, predicted_classes, quantity_of
-from heatproof.explainers.guards import untouched
+from heatproof.explainers.guards import as_usual, untouched
 from heatproof.explainers.spec import make_explainer
 from heatproof.lazy import pl, torch
 from heatproof.metrics.spec import MetricLike, load_metrics
@@ -45,9 +45,10 @@ from heatproof.progress import Progress, silent
 from heatproof.report.runs import Comparison, Run
 from heatproof.results.compare import compare as compare_results
 from heatproof.results.markdown import markdown
+from heatproof.results.readme import readme, schema
 from heatproof.results.run import Results
 from heatproof.results.sequential import MARGIN
-from heatproof.run_folder import TABLE, RunFolder, default_folder
+from heatproof.run_folder import README, SCHEMA, TABLE, RunFolder, default_folder
 from heatproof.seeds import CaseRandom
 from heatproof.workspace import write_whole
 
@@ -143,7 +144,7 @@ def run(
     how = Execution(engine, at_once, address, folders_of(made) if ship else (), gpus=int(device != "cpu"))
     extra = [] if metrics is None else load_metrics(metrics)
     folder = RunFolder(Path(out) if out is not None else default_folder(made.name, preset))
-    with folder.held():
+    with folder.held(), as_usual():
         if explainers is None and "limit" not in options and not folder.has_run:
             how.expect_much()
         with computing_on(device):
@@ -167,10 +168,15 @@ def run(
 def finished(folder: RunFolder, leaderboard: pl.DataFrame) -> Run:
     """The results of a run that has come to its end, once table and page for people are written."""
     done = Run(folder.folder, leaderboard)
-    text = markdown(done)
-    write_whole(folder.path(TABLE), lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(folder.path(TABLE), markdown(done))
     done.report()
+    write_text(folder.path(README), readme(done))
+    write_text(folder.path(SCHEMA), schema())
     return done
+
+
+def write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def dry_run(

@@ -36,6 +36,8 @@ class Batch:
     facts    plain columns about each case; they end up in the score rows
     void     positions that count neither way, bool (B, *space); None where all count
     black    what a black pixel is in the inputs, a value per channel; None where nobody knows, or there are no pixels
+    other    something else that may be asked about the same inputs: its target (B,), negative where there is nothing
+             else, and its context; None where nobody knows
     """
 
     inputs: torch.Tensor
@@ -46,6 +48,7 @@ class Batch:
     facts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     black: tuple[float, ...] | None = None
     void: torch.Tensor | None = None
+    other: tuple[torch.Tensor, tuple[torch.Tensor, ...]] | None = None
 
     def __post_init__(self) -> None:
         if self.inputs.ndim < 3:
@@ -89,6 +92,7 @@ class Batch:
             masks={name: mask[part] for name, mask in self.masks.items()},
             facts={name: column[part] for name, column in self.facts.items()},
             void=None if self.void is None else self.void[part],
+            other=None if self.other is None else (self.other[0][part], tuple(t[part] for t in self.other[1])),
         )
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Batch:
@@ -100,4 +104,7 @@ class Batch:
             context=tuple(tensor.to(device) for tensor in self.context),
             masks={name: mask.to(device) for name, mask in self.masks.items()},
             void=None if self.void is None else self.void.to(device),
+            other=None
+            if self.other is None
+            else (self.other[0].to(device), tuple(t.to(device) for t in self.other[1])),
         )

@@ -17,6 +17,8 @@ from heatproof.lazy import torch
 
 M = TypeVar("M", bound="torch.nn.Module")
 Precision = Literal["float32", "float16", "bfloat16"]
+TrainingPrecision = Literal["auto", "float32", "bfloat16"]
+"""In what a network learns; auto: in bfloat16 where the processor computes in it."""
 FULL: Precision = "float32"
 """Models as they are; those that are in float64 stay so."""
 

@@ -123,7 +123,7 @@ def read_on(wanted: Download, progress: Progress) -> bool:
         if answer.status != 206:  # a server without ranges sends everything again
             have = 0
         announced = answer.headers.get("Content-Length")
-        if announced is not None and have + int(announced) != wanted.size:
+        if announced is not None and announced.isdecimal() and have + int(announced) != wanted.size:
             raise another_file(wanted, f"it has {have + int(announced):,} bytes, not {wanted.size:,}")
         with wanted.unfinished.open("ab" if have else "wb") as file:
             while have <= wanted.size:

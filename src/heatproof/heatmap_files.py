@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heatproof.arrays import read_arrays
+from heatproof.arrays import member, read_arrays, require_room
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 
@@ -26,6 +26,8 @@ NAMES = ("case", "question_index")
 NUMBERS = "bfiu"
 """Kinds of arrays: truth values, floats, integers with a sign and without."""
 SHOWN = 5
+MOST_CHANNELS = 1024
+"""Of a heatmap: all of a chunk get as many as the one that has most."""
 PART = ("ids", "relevance")
 """What a part of a run's heatmaps holds."""
 
@@ -37,6 +39,7 @@ class Heatmaps:
     source: Path
     names: tuple[str, ...]
     read: Callable[[str], NDArray[Any]] = field(repr=False)
+    """May map the file into memory; what is asked for then is read where it is used."""
     stamp: str
     """Changes when the files do, so that scores of changed heatmaps are not taken for theirs."""
     parts: Mapping[str, Sequence[str]] | None = field(default=None, repr=False)
@@ -61,6 +64,8 @@ class Heatmaps:
             return None, f"the heatmap cannot be read: {type(problem).__name__}: {problem}"
         if heatmap.dtype.kind not in NUMBERS:
             return None, f"the heatmap holds {heatmap.dtype}, not numbers"
+        if heatmap.ndim > len(space) and len(heatmap) > MOST_CHANNELS:
+            return None, f"the heatmap has {len(heatmap):,} channels, which is more than {MOST_CHANNELS:,}"
         if heatmap.ndim == len(space):
             heatmap = heatmap[None]
         if heatmap.ndim != len(space) + 1 or len(heatmap) < 1 or heatmap.shape[1:] != space:
@@ -83,7 +88,7 @@ def open_heatmaps(path: Path) -> Heatmaps:
         return named(path, files, lambda name: load_npy(path / f"{name}.npy"))
     if path.suffix == ".npz" and path.is_file():
         archive = archive_of(path)
-        return named(path, sorted(archive.files), lambda name: np.asarray(archive[name]))
+        return named(path, sorted(archive.files), lambda name: member(archive, name))
     said = "does not exist" if not path.exists() else "is neither a folder nor a .npz, .zarr, .h5 or .hdf5"
     raise HeatproofError(f"{path} {said}; give a folder of CASE.npy, or an archive of heatmaps.")
 
@@ -164,7 +169,8 @@ def named(path: Path, names: list[str], read: Callable[[str], NDArray[Any]]) -> 
 
 
 def load_npy(path: Path) -> NDArray[Any]:
-    loaded: NDArray[Any] = np.load(path, allow_pickle=False)
+    """Mapped, so that a file takes no memory before its shape was looked at."""
+    loaded: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
     return loaded
 
 
@@ -234,8 +240,11 @@ def open_group(path: Path, library: str) -> Heatmaps:
             f"{path} cannot be read as a group with heatmaps and question_index or case"
             f" ({type(problem).__name__}: {problem})."
         ) from problem
+    if len(getattr(array, "shape", ())) < 2:
+        raise HeatproofError(f"{path}: heatmaps must be an array (N, ...), one heatmap after the other.")
     if len(names) != array.shape[0] or len(set(names)) != len(names):
         raise HeatproofError(f"{path}: {kind} must name each of the {array.shape[0]} heatmaps once.")
+    require_room(path, array.shape[1:], array.dtype)
     place = {name: k for k, name in enumerate(names)}
     return named(path, names, lambda name: np.asarray(array[place[name]]))
 

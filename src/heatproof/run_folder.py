@@ -9,6 +9,7 @@ heatmaps/examples.npz inputs and masks of the cases that the page shows; example
 summary.parquet       rows that need the whole data set
 verdict.json          what the scores say of the explainers, from tests over all pairs to sentences
 leaderboard.csv, statistics.csv, leaderboard.md, report.html, sections/NAME/
+README.md, run.schema.json   what all this is, for people and for machines
 
 What is read is compared with what was written: JSON holds its own checksum, everything else has a line in parts.jsonl.
 """
@@ -40,10 +41,11 @@ FORMAT = 5
 MANIFEST, LEDGER = "run.json", "parts.jsonl"
 SUMMARY, LEADERBOARD, STATISTICS = "summary.parquet", "leaderboard.csv", "statistics.csv"
 VERDICT, TABLE, REPORT = "verdict.json", "leaderboard.md", "report.html"
+README, SCHEMA = "README.md", "run.schema.json"
 HEATMAPS, HEAT = "heatmaps", "heat"
 PARTS = ("scores", "failures", HEATMAPS, "sections")
 """Folders with what belongs to explainers."""
-RESULTS = (LEDGER, SUMMARY, LEADERBOARD, STATISTICS, VERDICT, TABLE, REPORT)
+RESULTS = (LEDGER, SUMMARY, LEADERBOARD, STATISTICS, VERDICT, TABLE, REPORT, README, SCHEMA)
 """Files that are made from the parts, and their list."""
 SEAL = "sha256"
 """Where a JSON file has its checksum, and a line that of its file."""

@@ -232,7 +232,6 @@ def test_the_poster_is_complete():
         ({"questions": "hard"}, "unknown question set"),
         ({"poolings": []}, "poolings is empty"),
         ({"limit": 0}, "limit must be a whole number"),
-        ({"questions": "complex"}, "answers simple questions only"),
     ],
 )
 def test_bad_options_are_named(world, options, message):

@@ -20,7 +20,7 @@ from heatproof.cli import main
 from heatproof.cli.train import relation_network
 from heatproof.devices import device_of
 from heatproof.errors import HeatproofError
-from heatproof.models import relation_training
+from heatproof.models import relation_training, training
 from heatproof.models.film_network import FilmNetwork
 from heatproof.models.poster_network import UNKNOWN, VOCABULARY, PosterNetwork, encode, load_poster_network, words
 from heatproof.models.relation_network import answers
@@ -177,7 +177,7 @@ class StoppedError(Exception):
 
 @pytest.mark.parametrize("last", [1, 4, 9])
 def test_interrupted_training_goes_on_to_the_same_bits(lesson, briefly_trained, tmp_path, monkeypatch, last):
-    monkeypatch.setattr(relation_training, "KEEP_EVERY", 1)
+    monkeypatch.setattr(training, "KEEP_EVERY", 1)
 
     def stop(task: str, done: float, total: float) -> None:
         if done == last:

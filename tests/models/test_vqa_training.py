@@ -18,7 +18,7 @@ from heatproof.clevr.shipped import shipped_dataset
 from heatproof.cli import main
 from heatproof.cli.train import vqa
 from heatproof.errors import HeatproofError
-from heatproof.models import vqa_training
+from heatproof.models import training
 from heatproof.models.film_network import FilmNetwork
 from heatproof.models.relation_network import answers, words
 from heatproof.models.vqa_data import (
@@ -149,7 +149,7 @@ class StoppedError(Exception):
 
 @pytest.mark.parametrize("last", [("eye", 1), ("reader", 2), ("answers", 1), ("answers", 3), ("whole", 2)])
 def test_interrupted_training_goes_on_as_if_it_had_not_been(pictures, briefly_trained, tmp_path, monkeypatch, last):
-    monkeypatch.setattr(vqa_training, "KEEP_EVERY", 1)
+    monkeypatch.setattr(training, "KEEP_EVERY", 1)
 
     def stop(task: str, done: float, total: float) -> None:
         if (task.partition(":")[0], done) == last:

@@ -67,6 +67,8 @@ class Benchmark(ABC):
     """Cases explained at a time, unless a run says otherwise."""
     quantities: ClassVar[tuple[Quantity, ...]] = ("probability", "logit")
     """What is explained, unless a run says otherwise."""
+    with_all: ClassVar[bool] = True
+    """Whether `heatproof run all` runs it too."""
 
     @property
     @abstractmethod

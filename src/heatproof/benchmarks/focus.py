@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from heatproof.models.classifiers import Classifier
     from heatproof.models.versions import Versions
 
+MOST_SIDE = 4096
+"""Pixels along a side of a tile."""
 CHUNK_VALUES = 2**23
 """Values of inputs in a chunk: about 32 MB."""
 
@@ -131,7 +133,7 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
         if self.images is not None and isinstance(self.model, str) and self.model in SHIPPED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
         if self.tile is not None:
-            require_whole("tile", self.tile, 16)
+            require_whole("tile", self.tile, 16, MOST_SIDE)
         require_limit(self.limit)
         self.check_classifier(self.fit)
         self.published()

@@ -183,7 +183,7 @@ def everything(
 
     failed = False
     done: list[Run] = []
-    for name in benchmarks.own():
+    for name in (name for name, recipe in benchmarks.own().items() if recipe.with_all):
         folder = out / default_folder(name, preset).name
         if dry_run:
             say(name)

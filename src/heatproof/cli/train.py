@@ -10,6 +10,7 @@ import typer
 
 from heatproof.cli.run import DeviceOption
 from heatproof.cli.terminal import say
+from heatproof.devices import TrainingPrecision
 from heatproof.models.heads import Learn
 from heatproof.mosaics.datasets import Dataset
 
@@ -182,6 +183,60 @@ def vqa(
     if others is not None:
         for attribute, (right, asked) in accuracy(reached(network, place), others).items():
             say(f"{attribute}: {right} of {asked} right, {right / max(1, asked):.1%}")
+
+
+@app.command("scene-logic")
+def scene_logic(
+    dataset: Annotated[Path, typer.Argument(help="Folder of pictures to learn from: heatproof clevr render.")],
+    held_out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of other pictures (another seed) with questions, to measure the accuracy on."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights, order and variations of the pictures.")] = 1,
+    steps: Annotated[int, typer.Option(min=0, help="Steps of learning the names of objects.")] = 2400,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures of a step.")] = 32,
+    rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 4e-3,
+    precision: Annotated[
+        TrainingPrecision,
+        typer.Option(
+            help="Of the convolutions while it learns: float32, bfloat16, or auto: bfloat16 on processors that compute"
+            " in it, which takes half the time.",
+            metavar="NAME",
+        ),
+    ] = "auto",
+    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("scene_logic.npz"),
+    device: DeviceOption = "cpu",
+) -> None:
+    """The network for all of CLEVR's questions: its eye learns to name objects, its logic has nothing to learn.
+
+    Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    With one thread (OMP_NUM_THREADS=1) the same command gives the same weights, bit by bit.
+
+    Example: heatproof train scene-logic data/pictures --held-out data/others --out net.npz, then heatproof run
+    clevr-xai --questions complex --model scene_logic --weights net.npz
+    """
+    from heatproof.benchmarks.clevr_xai.accuracy import accuracy
+    from heatproof.clevr.files import open_dataset
+    from heatproof.cli.bars import bars
+    from heatproof.models.scene_logic import SceneLogic
+    from heatproof.models.scene_logic_training import Schedule, train
+    from heatproof.models.vqa import scene_logic_network
+    from heatproof.models.vqa_data import load_pictures
+    from heatproof.models.weights import save_weights
+
+    schedule = Schedule(seed, steps, batch, rate, precision=precision)
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    network = SceneLogic()
+    with bars() as progress:
+        others = None if held_out is None else open_dataset(held_out)
+        asked = {} if others is None else {name: others.questions(name) for name in others.sets}
+        network.eye = train(load_pictures(open_dataset(dataset), progress), schedule, checkpoint, progress, device)
+        save_weights(network, out, half=True)
+        say(f"{out}: written")
+        for name, questions in asked.items():
+            scores = accuracy(scene_logic_network(out), questions, progress)  # as it was written
+            for part, score in scores.items():
+                say(f"{name}, {part}: {score.right} of {score.questions} right, {score.right / score.questions:.1%}")
 
 
 @app.command("relation-network")

@@ -10,6 +10,7 @@ from heatproof.benchmarks.kept import KeptRun, find_kept
 from heatproof.engine.kept import Kept
 from heatproof.engine.sources import Source
 from heatproof.engine.stored import Stored
+from heatproof.errors import HeatproofError
 from heatproof.lazy import pl
 from heatproof.progress import Progress
 from heatproof.results.run import Results
@@ -17,10 +18,15 @@ from heatproof.results.run import Results
 
 def source_of(benchmark: str, path: Path, told: Told, name: str | None, progress: Progress) -> tuple[Source, int]:
     """The heatmaps of a path as a source of rows, and the seed of the run that made them, if one did."""
+    called = path.stem if name is None else name
+    if not called or called.startswith(".") or set(called) & set("/\\\0"):
+        raise HeatproofError(
+            f"{called!r} cannot be the name of a folder, which tables and scores need; give --name NAME."
+        )
     kept = find_kept(path) if benchmark == "clevr-xai" else None
     if kept is None:
         stored, opened = open_elsewhere(benchmark, path, told, progress)
-        return Stored(opened, stored, name or path.stem), 0
+        return Stored(opened, stored, called), 0
     check_told(benchmark, told)
     kept.require_as_written()
     dataset, answers = (None if place is None else Path(place) for place in (told.dataset, told.predictions))

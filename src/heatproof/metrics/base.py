@@ -26,10 +26,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 GENERIC_NEEDS = ("mask", "model")
 """What any scorer can hand to a metric beside the heatmap."""
 
-Uniform: TypeAlias = Literal["mask_share", "half", "window", "everything", "one", "balanced", "balanced_f1"]
+Uniform: TypeAlias = Literal["mask_share", "half", "window", "everything", "one", "balanced", "balanced_f1", "scene"]
 """What a uniform map gets: the mask's share of the picture, one half, the score of the window in the middle, the mask's
 share again as what marks everything (of which a random map may get more or less), or one. Where signs count: what a map
-gets that speaks as much for as against everywhere, one half, or the F1 score that comes of it."""
+gets that speaks as much for as against everywhere, one half, or the F1 score that comes of it. Or what it gets in this
+very scene, by the sizes of its objects."""
 
 
 @dataclass(frozen=True)

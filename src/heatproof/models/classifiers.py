@@ -15,6 +15,7 @@ from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, torch
 from heatproof.loading import names_object
 from heatproof.models.libraries import LIBRARIES, Recipe, Stretch, downloaded, known_labels
+from heatproof.mosaics.mosaics import twice
 from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
 
 HALF = (0.5, 0.5, 0.5)
@@ -211,6 +212,9 @@ def unpacked(name: str | None, made: Any) -> Classifier:
 def read_labels(path: Path) -> dict[str, int]:
     """What the outputs mean: a CSV with a column label, and a column index unless the rows are in order."""
     rows = read_table(path, ("label",))
+    names = [row["label"] for row in rows]
+    if len(set(names)) < len(names):
+        raise HeatproofError(f"{path}: the label {twice(names)!r} is there twice.")
     try:
         return {row["label"]: int(row.get("index") or place) for place, row in enumerate(rows)}
     except ValueError as problem:

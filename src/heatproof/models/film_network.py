@@ -8,14 +8,14 @@ multiplied with each other, so that every explainer, LRP included, has a rule fo
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from heatproof.models.relation_network import answers, words
-from heatproof.models.weights import load_weights
+from heatproof.models.weights import load_shipped, load_weights
 
 GRID = 16
 CHANNELS = 64
@@ -95,9 +95,8 @@ class FilmNetwork(nn.Module):
         return cast(Tensor, self.answer2(self.answer_relu(self.answer1(strongest))))
 
 
-def load_film_network() -> FilmNetwork:
-    """The trained network that ships with the package, ready to answer."""
+def load_film_network(path: Path | None = None) -> FilmNetwork:
+    """The trained network, ready to answer: the one that ships, or what `heatproof train vqa` wrote."""
     network = FilmNetwork()
-    with resources.as_file(resources.files("heatproof.models").joinpath("pretrained/film_vqa.npz")) as path:
-        load_weights(network, path)
+    load_shipped(network, "film_vqa") if path is None else load_weights(network, path)
     return network.eval()

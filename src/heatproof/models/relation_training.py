@@ -24,16 +24,12 @@ from heatproof.clevr.layouts import find_layout
 from heatproof.clevr.question_types import attribute, question_type
 from heatproof.devices import choose_device, device_of, seeded
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.models.checkpoints import read_checkpoint
 from heatproof.models.poster_network import PosterNetwork, encode
 from heatproof.models.relation_network import PICTURE_SIZE, answers
-from heatproof.models.vqa_training import generator
+from heatproof.models.training import Stage, generator, run_stages
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
-from heatproof.workspace import write_whole
 
-KEEP_EVERY = 100
-"""Steps between checkpoints."""
 AT_ONCE = 32
 """Questions whose pairs are in memory together: 2,401 pairs of 256 values in each layer take 20 MB a question."""
 MOST_SHIFT, MOST_TURN = 8, 2.8
@@ -155,42 +151,35 @@ def train(
     device: str = "cpu",
 ) -> PosterNetwork:
     """A network that has learned the lesson. A checkpoint that is there is gone on with, if it is of this training."""
-    torch.set_flush_denormal(True)
     place = choose_device(device)
     with seeded(derive_seed(schedule.seed, "weights")):
         network = PosterNetwork(width=schedule.width).to(place)
-    optimiser = torch.optim.Adam(network.parameters(), lr=schedule.rate, weight_decay=schedule.decay)
     made_with = asdict(schedule) | {"lesson": lesson.fingerprint()}
-    first = 0
-    if (kept := read_checkpoint(checkpoint, made_with)) is not None:
-        network.load_state_dict(kept["network"])
-        optimiser.load_state_dict(kept["optimiser"])
-        first = kept["step"]
+    run_stages({"network": network}, [partial(stage, network, lesson, schedule)], made_with, checkpoint, progress)
+    return network.cpu().eval()
 
-    def keep(step: int) -> None:
-        if checkpoint is not None:
-            state = {"network": network.state_dict(), "optimiser": optimiser.state_dict(), "step": step}
-            write_whole(checkpoint, partial(torch.save, state | {"made_with": made_with}))
 
-    network.train()
+def stage(network: PosterNetwork, lesson: Lesson, schedule: Schedule) -> Stage:
+    """The whole training."""
     per_epoch = max(1, len(lesson) // schedule.batch)
-    steps, running = schedule.epochs * per_epoch, math.nan
-    for step in range(first, steps):
+    network.train()
+
+    def gradients(step: int) -> float:
         epoch, part = divmod(step, per_epoch)
         order = torch.randperm(len(lesson), generator=generator(schedule.seed, "order", epoch))
         chosen = order[part * schedule.batch :][: schedule.batch]
-        for group in optimiser.param_groups:
-            group["lr"] = schedule.rate_of(epoch)
-        optimiser.zero_grad()
-        with seeded(derive_seed(schedule.seed, "dropout", step), place):
-            loss = learn(network, lesson, chosen, schedule, step)
-        nn.utils.clip_grad_norm_(network.parameters(), schedule.clip)
-        optimiser.step()
-        running = loss if math.isnan(running) else 0.98 * running + 0.02 * loss
-        if (step + 1) % KEEP_EVERY == 0 or step + 1 == steps:
-            keep(step + 1)
-        progress(f"epoch {epoch + 1}: loss {running:.3f}", step + 1, steps)
-    return network.cpu().eval()
+        with seeded(derive_seed(schedule.seed, "dropout", step), device_of(network)):
+            return learn(network, lesson, chosen, schedule, step)
+
+    return Stage(
+        lambda step: f"epoch {step // per_epoch + 1}",
+        schedule.epochs * per_epoch,
+        list(network.parameters()),
+        gradients,
+        lambda step: schedule.rate_of(step // per_epoch),
+        partial(torch.optim.Adam, lr=schedule.rate, weight_decay=schedule.decay),
+        schedule.clip,
+    )
 
 
 def learn(network: PosterNetwork, lesson: Lesson, chosen: Tensor, schedule: Schedule, step: int) -> float:

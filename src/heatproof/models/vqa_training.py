@@ -8,27 +8,22 @@ on from its checkpoint as if it had not been.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from heatproof.clevr.questions.world import ATTRIBUTES
 from heatproof.devices import choose_device, device_of, seeded
-from heatproof.models.checkpoints import read_checkpoint
 from heatproof.models.film_network import CHANNELS, GRID, READING, FilmNetwork
-from heatproof.models.vqa_data import UNKNOWN, Asked, Pictures, cell_labels, moved, padded, simple_questions
+from heatproof.models.training import Stage, backward, generator, run_stages, warmed
+from heatproof.models.vqa_data import UNKNOWN, Asked, Pictures, as_input, cell_labels, moved, padded, simple_questions
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
-from heatproof.workspace import write_whole
 
-KEEP_EVERY = 100
-"""Steps between checkpoints."""
 MOST_SHIFT = 4
 """Pixels by which pictures are moved at random, up or down and left or right."""
 EYE_BATCH, READER_BATCH, ANSWER_BATCH, WHOLE_BATCH = 32, 64, 32, 32
@@ -46,17 +41,6 @@ class Schedule:
     reader_steps: int = 300
     answer_steps: int = 1500
     whole_steps: int = 2000
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """A stage of the training; `loss(step)` is what step `step` makes smaller."""
-
-    name: str
-    steps: int
-    rate: float
-    weights: Sequence[nn.Parameter]
-    loss: Callable[[int], Tensor]
 
 
 class Naming(nn.Module):
@@ -96,58 +80,20 @@ def train(
     device: str = "cpu",
 ) -> FilmNetwork:
     """A network for simple questions. A checkpoint that is there is gone on with, if it is of the same training."""
-    torch.set_flush_denormal(True)
     place = choose_device(device)
     with seeded(derive_seed(schedule.seed, "weights")):
         network, naming = FilmNetwork().to(place), Naming().to(place)
     made_with = asdict(schedule) | {"pictures": pictures.fingerprint()}
-    kept = read_checkpoint(checkpoint, made_with)
-    for number, make in enumerate((eye_stage, reader_stage, answer_stage, whole_stage)):
-        if kept is not None and kept["stage"] == number:
-            network.load_state_dict(kept["network"])
-            naming.load_state_dict(kept["naming"])
-        elif kept is not None and kept["stage"] > number:
-            continue
-        stage = make(network, naming, pictures, schedule)
-        optimiser = torch.optim.AdamW(stage.weights, lr=stage.rate, weight_decay=1e-4)
-        first = 0
-        if kept is not None:
-            optimiser.load_state_dict(kept["optimiser"])
-            first, kept = kept["step"], None
-
-        def keep(step: int, number: int = number, optimiser: torch.optim.Optimizer = optimiser) -> None:
-            if checkpoint is not None:
-                state: dict[str, Any] = {"network": network.state_dict(), "naming": naming.state_dict()}
-                state |= {"optimiser": optimiser.state_dict(), "stage": number, "step": step, "made_with": made_with}
-                write_whole(checkpoint, partial(torch.save, state))
-
-        run(stage, optimiser, first, keep, progress)
+    makers = (eye_stage, reader_stage, answer_stage, whole_stage)
+    stages = [partial(make, network, naming, pictures, schedule) for make in makers]
+    run_stages({"network": network, "naming": naming}, stages, made_with, checkpoint, progress)
     return network.cpu().eval()
 
 
-def run(
-    stage: Stage, optimiser: torch.optim.Optimizer, first: int, keep: Callable[[int], None], progress: Progress
-) -> None:
-    """The steps of a stage from `first` on; `keep(step)` is called now and then, and when it is over."""
-    running = math.nan
-    for step in range(first, stage.steps):
-        for group in optimiser.param_groups:
-            group["lr"] = stage.rate * pace(step / stage.steps)
-        loss = stage.loss(step)
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(stage.weights, 5.0)
-        optimiser.step()
-        running = loss.item() if math.isnan(running) else 0.98 * running + 0.02 * loss.item()
-        done = step + 1
-        if done % KEEP_EVERY == 0 or done == stage.steps:
-            keep(done)
-        progress(f"{stage.name}: loss {running:.3f}", done, stage.steps)
-
-
-def pace(share: float) -> float:
-    """The learning rate over its peak: it rises for a fifth of the stage and falls as a cosine to nothing."""
-    return 0.1 + 4.5 * share if share < 0.2 else 0.5 + 0.5 * math.cos(math.pi * (share - 0.2) / 0.8)
+def stage(name: str, steps: int, rate: float, weights: Sequence[nn.Parameter], loss: Callable[[int], Tensor]) -> Stage:
+    """A stage whose learning rate rises to `rate` and falls again; `loss(step)` is what step `step` makes smaller."""
+    optimiser = partial(torch.optim.AdamW, lr=rate, weight_decay=1e-4)
+    return Stage(lambda step: name, steps, weights, backward(loss), warmed(rate, steps), optimiser)
 
 
 def eye_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedule: Schedule) -> Stage:
@@ -162,7 +108,7 @@ def eye_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedule
 
     network.train()
     weights = [*network.eye.parameters(), *naming.cells.parameters()]
-    return Stage("eye", schedule.eye_epochs * per_epoch, 3e-3, weights, loss)
+    return stage("eye", schedule.eye_epochs * per_epoch, 3e-3, weights, loss)
 
 
 def reader_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedule: Schedule) -> Stage:
@@ -175,7 +121,7 @@ def reader_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, sched
 
     network.train()
     weights = [*network.reader.parameters(), *naming.reading.parameters()]
-    return Stage("reader", schedule.reader_steps, 3e-3, weights, loss)
+    return stage("reader", schedule.reader_steps, 3e-3, weights, loss)
 
 
 def answer_stage(network: FilmNetwork, _naming: Naming, pictures: Pictures, schedule: Schedule) -> Stage:
@@ -193,7 +139,7 @@ def answer_stage(network: FilmNetwork, _naming: Naming, pictures: Pictures, sche
         return answer_loss(network, cells, asked)
 
     weights = [weight for name, weight in network.named_parameters() if not name.startswith("eye.")]
-    return Stage("answers", schedule.answer_steps, 3e-3, weights, loss)
+    return stage("answers", schedule.answer_steps, 3e-3, weights, loss)
 
 
 def whole_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedule: Schedule) -> Stage:
@@ -209,7 +155,7 @@ def whole_stage(network: FilmNetwork, naming: Naming, pictures: Pictures, schedu
 
     network.train()
     weights = [*network.parameters(), *naming.cells.parameters()]
-    return Stage("whole", schedule.whole_steps, 1e-3, weights, loss)
+    return stage("whole", schedule.whole_steps, 1e-3, weights, loss)
 
 
 def look(
@@ -220,11 +166,6 @@ def look(
     pixels, ids = (moved(values[places], int(down), int(right)) for values in (pictures.pixels, pictures.ids))
     seen = network.eye(as_input(pixels).to(device_of(network)))
     return seen, cell_labels(ids, pictures.objects[places], GRID).to(seen.device)
-
-
-def as_input(pixels: Tensor) -> Tensor:
-    """Pictures of 8 bits as the network takes them; channels last, which processors are quicker with."""
-    return (pixels.float() / 255).contiguous(memory_format=torch.channels_last)
 
 
 def draw_pictures(count: int, wanted: int, seed: int, stage: str, step: int) -> list[int]:
@@ -242,10 +183,6 @@ def ask(pictures: Pictures, places: Sequence[int], seed: int, stage: str, step: 
 def answer_loss(network: FilmNetwork, cells: Tensor, asked: Sequence[Asked]) -> Tensor:
     logits = network.think(cells, network.reader(padded(asked).to(cells.device)))
     return nn.functional.cross_entropy(logits, torch.tensor([one.answer for one in asked]).to(cells.device))
-
-
-def generator(*parts: object) -> torch.Generator:
-    return torch.Generator().manual_seed(derive_seed(*parts))
 
 
 def accuracy(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ Array = np.ndarray[Any, Any]
 def load_weights(model: nn.Module, path: Path) -> None:
     """Fill the model from a file; a file that does not fit is an error that says what is wrong with it."""
     fill(model, read_arrays(path), path)
+
+
+def load_shipped(model: nn.Module, name: str) -> None:
+    """Fill the model from a file that ships with the package."""
+    with resources.as_file(resources.files("heatproof.models").joinpath(f"pretrained/{name}.npz")) as path:
+        load_weights(model, path)
 
 
 def fill(model: nn.Module, arrays: Mapping[str, Array], path: Path) -> None:
@@ -48,7 +55,7 @@ def fitted(path: Path, name: str, array: Array, like: torch.Tensor, needs: str) 
         raise HeatproofError(f"{path}: {name} has shape {tuple(array.shape)}, {needs} {tuple(like.shape)}.")
     if not np.isfinite(array).all():
         raise HeatproofError(f"{path}: {name} holds NaN or infinite values.")
-    return torch.as_tensor(array, dtype=like.dtype)
+    return torch.as_tensor(array.astype(array.dtype.newbyteorder("="), copy=False), dtype=like.dtype)
 
 
 def read_arrays(path: Path) -> Mapping[str, Array]:
@@ -65,7 +72,7 @@ def read_arrays(path: Path) -> Mapping[str, Array]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         state = state.get("state_dict", state)  # what trainings keep beside it is not wanted
-        return {name: tensor.cpu().numpy() for name, tensor in state.items()}
+        return {str(name): tensor.cpu().numpy() for name, tensor in state.items()}
     except Exception as problem:  # zip, pickle, type and value errors of many kinds, by what the file really is
         raise HeatproofError(
             f"{path} cannot be read as weights: it is truncated, or holds more than a state dict"

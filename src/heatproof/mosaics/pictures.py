@@ -103,13 +103,16 @@ def read_table(place: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     try:
         with place.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
+            heads = reader.fieldnames or ()
             rows: list[dict[str, Any]] = [
                 {name: unguarded(value) if isinstance(value, str) else value for name, value in row.items()}
                 for row in reader
             ]
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         raise HeatproofError(f"{place} cannot be read as CSV: {problem}.") from problem
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if not heads:
+        raise HeatproofError(f"{place} is empty; it must have the columns {', '.join(columns)}.")
+    missing = [name for name in columns if name not in heads]
     if missing:
         raise HeatproofError(f"{place} has no column {missing[0]}; it must have {', '.join(columns)}.")
     if not rows:

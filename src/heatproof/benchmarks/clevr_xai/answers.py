@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heatproof.arrays import read_arrays, write_arrays
-from heatproof.clevr.files import Question
+from heatproof.benchmarks.clevr_xai.company import NOBODY, Company
+from heatproof.clevr.files import Dataset, Question
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, torch
 from heatproof.progress import Progress
@@ -16,8 +17,6 @@ from heatproof.workspace import workspace
 
 if TYPE_CHECKING:
     from heatproof.models.vqa import Vqa
-
-AT_ONCE = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +59,8 @@ def answer(network: Vqa, questions: Sequence[Question], source: str | None, prog
     from heatproof.explainers.wrapped import reached
     from heatproof.models.weights import fingerprint
 
-    module = reached(network.form("values"))
-    first = ask(network, module, questions[:AT_ONCE])
+    module, at_once = reached(network.form("values")), network.at_once
+    first = ask(network, module, questions[:at_once])
     key = f"{fingerprint(network.module)} {source} {len(questions)}"
     kept = workspace("answers", hashlib.sha256(key.encode()).hexdigest()[:24] + ".npz")
     if source is not None and kept.is_file():
@@ -72,15 +71,35 @@ def answer(network: Vqa, questions: Sequence[Question], source: str | None, prog
         except (HeatproofError, KeyError, ValueError):  # damaged, or of another version: answer again
             pass
     logits = [first]
-    for start in range(AT_ONCE, len(questions), AT_ONCE):
+    for start in range(at_once, len(questions), at_once):
         progress("answering questions", start, len(questions))
-        logits.append(ask(network, module, questions[start : start + AT_ONCE]))
+        logits.append(ask(network, module, questions[start : start + at_once]))
     progress("answering questions", len(questions), len(questions))
     probability, said = torch.cat(logits).double().softmax(1).max(1)
     found = Answers(said.cpu().numpy(), probability.cpu().numpy())
     if source is not None:
         write_arrays(kept, {"answer": found.answer, "probability": found.probability, "logits": first.cpu().numpy()})
     return found
+
+
+def other_answers(
+    network: Vqa,
+    data: Dataset,
+    asked: Sequence[Question],
+    chosen: Sequence[int],
+    company: Company,
+    fingerprint: str,
+    progress: Progress,
+) -> dict[int, tuple[str, int]]:
+    """The other question of each that enters, and what the network answers to it, by its index."""
+    wanted = sorted(set(company.any_other([asked[place].index for place in chosen])) - {NOBODY})
+    known = {question.index: question for question in data.questions(asked[0].set)}
+    others = [known[index] for index in wanted]
+    if not others:
+        return {}
+    source = hashlib.sha256(f"{fingerprint} {wanted}".encode()).hexdigest()
+    said = answer(network, others, source, progress).answer.tolist()
+    return {question.index: (question.text, each) for question, each in zip(others, said, strict=True)}
 
 
 def ask(network: Vqa, module: torch.nn.Module, questions: Sequence[Question]) -> torch.Tensor:

@@ -25,12 +25,12 @@ from heatproof.benchmarks.base import (
     require_poolings,
 )
 from heatproof.benchmarks.clevr_xai import rows
-from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, pictures, tokens
+from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, other_answers, pictures, tokens
+from heatproof.benchmarks.clevr_xai.company import NOBODY, Company, find_company
 from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
-from heatproof.clevr.ground_truth import KINDS
 from heatproof.clevr.shipped import shipped_dataset
 from heatproof.clevr.words import QuestionSet
 from heatproof.downloads import downloads, fetched
@@ -63,10 +63,13 @@ METHODS: tuple[str, ...] = (
     "centre",
     "edges",
 )
-"""The poster's eleven in the plainest reading (docs/clevr-xai.md), and four floors; the ceiling comes last."""
+"""The poster's eleven in the plainest reading (docs/clevr-xai.md), and four floors; two more come behind them."""
 CAMS = ("grad_cam", "guided_grad_cam")
-EYE_OF_SHIPPED = "eye.relu6"
-"""Where CAMs read the network that ships: the last layer before the question comes in, as in the poster's network."""
+EYES = {"film_vqa": "eye.relu6", "scene_logic": "eye.body.relu7"}
+"""Where CAMs read our networks: the last layer before the question comes in, as in the poster's network."""
+RELATION_NETWORK = "relation-network"
+SHIPPED = {"simple": "film_vqa", "complex": "scene_logic"}
+"""The network that ships for each set of questions."""
 CHUNK = 32
 
 
@@ -79,7 +82,9 @@ class ClevrXai(Benchmark):
 
     heatproof run clevr-xai --preset quick
 
-    heatproof run clevr-xai --dataset data --weights relation-network
+    heatproof run clevr-xai --dataset data --questions complex
+
+    heatproof run clevr-xai --dataset data --model relation-network
 
     heatproof run clevr-xai --dataset data --model my_net.py:build --questions complex
     """
@@ -103,11 +108,15 @@ class ClevrXai(Benchmark):
         None, "Folder with pictures, questions and masks: ours or CLEVR-XAI's release. Default: 60 scenes that ship."
     )
     questions: QuestionSet = option("simple", "simple: about one object. complex: CLEVR's own kinds.")
-    model: Any = option(None, "Your own network, as a heatproof.models.vqa.Vqa: my_net.py:factory.")
+    model: Any = option(
+        None,
+        "scene_logic, film_vqa or relation-network, or your own as a heatproof.models.vqa.Vqa: my_net.py:factory."
+        " Default: film_vqa for simple questions, scene_logic for complex ones.",
+    )
     weights: Path | str | None = option(
         None,
-        "relation-network (after heatproof fetch relation-network) or its file, or the .npz of heatproof train"
-        " relation-network. Default: a network that ships.",
+        "Weights of one of these: relation-network (after heatproof fetch relation-network) or its file, or the .npz"
+        " of heatproof train. Without a model: of the Relation Network.",
     )
     limit: int | None = option(None, "Use so many questions only, as few of each picture as that takes.")
     correct_only: bool = option(True, "Explain wrongly answered questions too.", flag="--every-answer")
@@ -119,17 +128,8 @@ class ClevrXai(Benchmark):
         if self.questions not in get_args(QuestionSet):
             raise unknown_name("question set", self.questions, get_args(QuestionSet))
         require_poolings(self.poolings)
-        if self.weights is not None and self.model is not None:
-            raise HeatproofError("give either weights (for the Relation Network) or a model, not both.")
-        if self.questions == "complex" and self.takes_shipped_network and not self.is_imagined:
-            raise HeatproofError(
-                "the network that ships answers simple questions only; for complex ones give another: --weights FILE"
-                " with the Relation Network's public checkpoint, or --model file.py:factory."
-            )
-
-    @property
-    def takes_shipped_network(self) -> bool:
-        return self.weights is None and self.model is None
+        if self.weights is not None and self.model is not None and not isinstance(self.model, str):
+            raise HeatproofError("a model of your own comes with its weights; give weights with one of ours, by name.")
 
     @property
     def is_imagined(self) -> bool:
@@ -139,8 +139,8 @@ class ClevrXai(Benchmark):
     @property
     def default_explainers(self) -> tuple[str, ...]:
         truth = {"simple": "single_object", "complex": "unique"}[self.questions]
-        layer = f":layer={EYE_OF_SHIPPED}" if self.takes_shipped_network else ""
-        return (*(name + layer if name in CAMS else name for name in METHODS), f"oracle:mask={truth}")
+        methods = methods_on(our_network(self.model, self.weights, self.questions))
+        return (*methods, f"other_question:{METHODS[0]}", f"oracle:mask={truth}")
 
     def open(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         if self.is_imagined:
@@ -159,24 +159,41 @@ class ClevrXai(Benchmark):
         chosen = right if self.correct_only else list(range(len(asked)))
         if not chosen:
             raise HeatproofError(f"the network answers none of the {len(asked)} {self.questions} questions right.")
-        return self.opened(seed, network, data, asked, answers, chosen, fingerprint, len(right) / len(asked))
+        company = self.company(seed, network, data, asked, chosen, progress)
+        others = other_answers(network, data, asked, chosen, company, fingerprint, progress)
+        return self.opened(
+            seed, network, data, asked, answers, chosen, fingerprint, len(right) / len(asked), company, others
+        )
 
     def rehearse(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         """All questions count as answered right, and only the first chunk is really asked."""
-        # Simple questions ship, and a pass costs the same whatever is asked.
-        network, data, asked = self.found("simple" if self.is_imagined else self.questions, progress)
+        network, data, asked = self.found(self.questions, progress)
         first = answer(network, asked[:CHUNK], None, progress)
         repeat = -(-len(asked) // len(first.answer))
         answers = Answers(np.tile(first.answer, repeat)[: len(asked)], np.tile(first.probability, repeat)[: len(asked)])
-        if not self.is_imagined:
-            return self.opened(seed, network, data, asked, answers, list(range(len(asked))), "", 1.0)
         wanted = min(RELEASED[self.questions], self.limit or RELEASED[self.questions])
-        again = [place % len(asked) for place in range(wanted)]
-        return self.opened(seed, network, data, asked, answers, again, "", 1.0, tuple(KINDS[self.questions]))
+        chosen = [place % len(asked) for place in range(wanted if self.is_imagined else len(asked))]
+        company = self.company(seed, network, data, asked, chosen, progress)
+        others = {index: (asked[0].text, 0) for kind in company.others.values() for index in kind.values()}
+        return self.opened(seed, network, data, asked, answers, chosen, "", 1.0, company, others)
+
+    def company(
+        self,
+        seed: int,
+        network: Vqa,
+        data: Dataset,
+        asked: Sequence[Question],
+        chosen: Sequence[int],
+        progress: Progress,
+    ) -> Company:
+        """The other questions and the objects that those which enter are compared with."""
+        name, size = asked[0].set, (network.size, network.size)
+        wanted = {asked[place].index for place in chosen}
+        return find_company(data, name, rows.ground_truths(data, name, size), size, seed, wanted, progress)
 
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
-        network = open_network(self.weights, self.model)
+        network = open_network(self.weights, self.model, self.questions)
         data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
         progress("reading questions", 0, 1)
         asked = rows.spread(data.questions(questions), self.limit)
@@ -193,14 +210,14 @@ class ClevrXai(Benchmark):
         chosen: Sequence[int],
         fingerprint: str,
         accuracy: float,
-        imagined: Sequence[str] = (),
+        company: Company,
+        others: Mapping[int, tuple[str, int]],
     ) -> OpenedClevrXai:
-        """`imagined` are kinds of masks for which those of the data set stand in."""
+        """What was found; `others` has the other questions and what the network answers to them."""
         from heatproof.models.weights import fingerprint as weights_of
 
         name = asked[0].set
-        there = rows.ground_truths(data, name, (network.size, network.size))
-        kinds = list(imagined or there)
+        kinds = list(company.truths)
         entering = {rows.case_name(name, asked[place].index): place for place in chosen[: len(asked)]}
         strata = {
             case: rows.stratum(asked[place], network.answers[answers.answer[place]]) for case, place in entering.items()
@@ -212,8 +229,9 @@ class ClevrXai(Benchmark):
                 title=self.title,
                 paper=self.paper,
                 dataset=data.folder.resolve().name,
-                metrics=metric_words(self.metrics),
-                columns=rows.shown_columns(kinds[0], self.poolings),
+                metrics=metric_words(rows.shown_metrics(company, kinds)),
+                columns=rows.shown_columns(kinds, self.poolings, company),
+                beside=rows.columns_beside(kinds, self.poolings),
                 poolings=tuple(self.poolings),
                 words=rows.WORDS,
                 examples={case: f"{q.text} {in_words(q.answer)}" for case, q in shown.items()},
@@ -227,6 +245,7 @@ class ClevrXai(Benchmark):
                 "correct_only": self.correct_only,
                 "poolings": list(self.poolings),
                 "ground_truths": kinds,
+                "metrics": list(rows.shown_metrics(company, kinds)),
             },
             fingerprint=fingerprint,
             models={network.name: weights_of(network.module)},
@@ -239,8 +258,10 @@ class ClevrXai(Benchmark):
             asked=asked,
             answers=answers,
             chosen=chosen,
-            kinds={kind: kind if kind in there else there[0] for kind in kinds},
+            kinds=kinds,
             accuracy=accuracy,
+            company=company,
+            others=others,
         )
 
 
@@ -248,7 +269,8 @@ class ClevrXai(Benchmark):
 class OpenedClevrXai(Opened):
     """The questions, what the network answers, and those of them that enter.
 
-    kinds  ground truths, each with the kind of masks that is read for it
+    kinds   ground truths
+    others  the other question of each that enters and what the network answers to it, by its index
     """
 
     recipe: ClevrXai
@@ -257,8 +279,10 @@ class OpenedClevrXai(Opened):
     asked: Sequence[Question]
     answers: Answers
     chosen: Sequence[int]
-    kinds: Mapping[str, str]
+    kinds: Sequence[str]
     accuracy: float
+    company: Company
+    others: Mapping[int, tuple[str, int]]
 
     @property
     def question_set(self) -> str:
@@ -281,7 +305,7 @@ class OpenedClevrXai(Opened):
         target = torch.as_tensor(self.answers.answer[places])
         answered = [self.network.answers[k] for k in target.tolist()]
         facts = rows.question_facts(questions)
-        masks = {kind: self.data.masks(self.question_set, read).batch(index) for kind, read in self.kinds.items()}
+        masks = {kind: self.data.masks(self.question_set, kind).batch(index) for kind in self.kinds}
         return Batch(
             inputs=pictures(questions, self.network.size),
             target=target,
@@ -295,7 +319,15 @@ class OpenedClevrXai(Opened):
                 "probability": self.answers.probability[places].tolist(),
             },
             black=BLACK,
+            other=self.asked_otherwise(questions),
         )
+
+    def asked_otherwise(self, questions: Sequence[Question]) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """What is explained of the other question of each; of one that has none, nothing."""
+        others = self.company.any_other([question.index for question in questions])
+        told = [self.others.get(i, (q.text, NOBODY)) for i, q in zip(others, questions, strict=True)]
+        encoded = torch.cat([self.network.encode(text) for text, _ in told])
+        return torch.tensor([said for _, said in told]), (encoded,)
 
     def model(self, name: str) -> torch.nn.Module:
         return self.network.module
@@ -306,13 +338,15 @@ class OpenedClevrXai(Opened):
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         masks = {kind: mask.cpu().numpy() for kind, mask in batch.masks.items()}
-        return rows.score_table(batch.ids, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings)
+        return rows.score_table(
+            self.question_set, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings, self.company
+        )
 
     def about(self, case: Batch) -> str:
         return f"{case.facts['question'][0]} {case.facts['answer'][0]}"
 
     def subsets(self) -> Mapping[str, pl.Expr]:
-        return rows.parts_of_questions(self.question_set, probabilities=True)
+        return rows.parts_of_questions(self.question_set, True, self.recipe.poolings)
 
     def remembers(self) -> pl.Expr:
         return rows.is_undefined(self.story.columns[0])
@@ -323,7 +357,7 @@ class OpenedClevrXai(Opened):
         return Ending(
             [
                 f"The network answers {self.accuracy:.1%} of the questions right; {entered}."
-                f" Shown first: {shown} against {next(iter(self.kinds))}.",
+                f" Shown first: {shown} against {self.kinds[0]}.",
                 *rows.order_note(table, self.story.columns[0]),
                 *rows.undefined_notes(rows_),
             ]
@@ -335,22 +369,30 @@ class OpenedClevrXai(Opened):
         return Reference(rows.poster(), is_about_this=about)
 
 
-def open_network(weights: Path | str | None, model: Any) -> Vqa:
+def our_network(model: Any, weights: Path | str | None, questions: str) -> str:
+    """Which of ours is explained, by its name; empty if it is none of them that has an eye."""
+    name = (SHIPPED[questions] if weights is None else "") if model is None else model
+    return name.partition(":")[0] if isinstance(name, str) else ""
+
+
+def methods_on(network: str) -> list[str]:
+    """The methods, of which CAMs read the eye of our networks."""
+    layer = f":layer={EYES[network]}" if network in EYES else ""
+    return [name + layer if name in CAMS else name for name in METHODS]
+
+
+def open_network(weights: Path | str | None, model: Any, questions: str = "simple") -> Vqa:
     """The network to explain."""
     from heatproof.models.networks import make_from
-    from heatproof.models.vqa import (
-        Vqa,
-        at_rest,
-        public_relation_network,
-        shipped_network,
-        trained_relation_network,
-    )
+    from heatproof.models.vqa import Vqa, at_rest, is_named, named_network
 
-    if weights is not None:
-        file = weights_file(weights)
-        return trained_relation_network(file) if file.suffix == ".npz" else public_relation_network(file)
     if model is None:
-        return shipped_network()
+        model = SHIPPED[questions] if weights is None else RELATION_NETWORK
+    if is_named(model):
+        weights = RELATION_NETWORK if weights is None and model == RELATION_NETWORK else weights
+        return named_network(model, None if weights is None else weights_file(weights))
+    if weights is not None:
+        raise HeatproofError("a model of your own comes with its weights; give weights with one of ours, by name.")
     made = make_from(model)[1] if isinstance(model, str) else model
     made = made() if callable(made) and not isinstance(made, Vqa) else made
     if not isinstance(made, Vqa):

@@ -41,6 +41,7 @@ def open_kept(
         predictions,
         progress,
         said=answers_of(run),
+        seed=run.seed,
     )
     if opened.fingerprint != run.manifest["cases"] and dataset is None:
         raise HeatproofError(
