@@ -132,8 +132,12 @@ def share_matrices(kept: Sequence[Tensor], z: Tensor, takes: Sequence[bool], sta
     def back(relevance: Tensor) -> list[Tensor]:
         first, second = kept
         s = relevance / stable(sum(takes) * z, stabiliser)
-        ways = (lambda: first * (s @ second.mT), lambda: second * (first.mT @ s))
-        return [way() for way, taken in zip(ways, takes, strict=True) if taken]
+        shares = []
+        if takes[0]:
+            shares.append(first * (s @ second.mT))
+        if takes[1]:
+            shares.append(second * (first.mT @ s))
+        return shares
 
     return back
 
