@@ -14,7 +14,8 @@ run: .venv/run  ## all three benchmarks on networks that ship, and one page over
 	$(BIN)/heatproof run svea --preset standard
 	$(BIN)/heatproof run focus --preset quick
 	$(BIN)/heatproof run clevr-xai --preset quick
-	@$(BIN)/heatproof report runs/svea-standard runs/focus-quick runs/clevr-xai-quick
+	$(BIN)/heatproof run clevr-xai --preset quick --questions complex
+	@$(BIN)/heatproof report runs/svea-standard runs/focus-quick runs/clevr-xai-quick runs/clevr-xai-complex-quick
 
 test: .venv/dev  ## the test suite
 	$(BIN)/python -m pytest -n 2

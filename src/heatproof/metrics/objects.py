@@ -73,9 +73,11 @@ def of_tensors(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch.Tensor
 
 def held_by(heatmaps: NDArray[Any], objects: Flags, mean: bool) -> Floats:
     """Relevance (B, M) of every object: the sum over its pixels, or the mean; NaN for maps that cannot be used."""
-    held = np.stack([planes @ heat for planes, heat in zip(objects.astype(np.float64), heatmaps, strict=True)])
+    usable = is_usable(heatmaps)[:, None]
+    counted = np.where(usable, heatmaps, 0.0)
+    held = np.stack([planes @ heat for planes, heat in zip(objects.astype(np.float64), counted, strict=True)])
     held = held / np.maximum(objects.sum(2), 1) if mean else held
-    return np.where(is_usable(heatmaps)[:, None], held, np.nan)
+    return np.where(usable, held, np.nan)
 
 
 def are_there(objects: Flags) -> Flags:
