@@ -8,13 +8,14 @@ PROCESSORS := host avx2 sse
 NUMERIC := tests/benchmarks tests/clevr tests/explainers tests/focus tests/metrics tests/models tests/results \
            tests/test_exact.py tests/test_mnist1d.py tests/test_pooling.py
 
-.PHONY: run test test-slow test-processors test-pythons reproducibility papers zoo lint format bench clean
+.PHONY: run test test-slow test-processors test-pythons reproducibility papers facts package docs zoo lint format bench clean
 
 run: .venv/run  ## all three benchmarks on networks that ship, and one page over them: runs/report.html
 	$(BIN)/heatproof run svea --preset standard
 	$(BIN)/heatproof run focus --preset quick
 	$(BIN)/heatproof run clevr-xai --preset quick
-	@$(BIN)/heatproof report runs/svea-standard runs/focus-quick runs/clevr-xai-quick
+	$(BIN)/heatproof run clevr-xai --preset quick --questions complex
+	@$(BIN)/heatproof report runs/svea-standard runs/focus-quick runs/clevr-xai-quick runs/clevr-xai-complex-quick
 
 test: .venv/dev  ## the test suite
 	$(BIN)/python -m pytest -n 2
@@ -42,6 +43,22 @@ reproducibility: .venv/dev  ## the tables of docs/reproducibility.md: what is th
 
 papers: .venv/dev  ## every line of the three papers that what ships can show: paper and ours, for docs/papers.md
 	$(BIN)/python -m papers
+
+facts: .venv/dev  ## what is measured of every explainer, for its fact sheet; with how it does in three quick runs
+	for name in svea focus clevr-xai; do \
+	  $(BIN)/heatproof run $$name --preset quick --out runs/facts-$$name --explainers "$$($(BIN)/python -m facts names)" || true; \
+	done
+	$(BIN)/python -m facts --runs runs/facts-svea runs/facts-focus runs/facts-clevr-xai
+
+package: .venv/dev  ## sdist and wheel in dist/, the wheel tried in an empty environment, far from the repository
+	rm -rf dist build/empty
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd build && empty/bin/heatproof doctor && empty/bin/heatproof run all --explainers gradient,random --out empty/runs
+
+docs: .venv/dev  ## the documentation as a site, strictly and without network: build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 zoo: .venv/dev  ## every method on every network: the matrix of docs/explainers/networks.md
 	PYTHONPATH=tests $(BIN)/python -m zoo

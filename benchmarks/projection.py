@@ -65,6 +65,7 @@ def per_part(cases: int = 32, scores: int = 42, parts: int = 50) -> float:
     )
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder(place)
+        folder.write_manifest({})
         start = time.process_time()
         for part in range(parts):
             folder.write_part("gradient", Chunk(f"{part:06d}", "net", cases), rows, {"ids": np.asarray([])}, "here")

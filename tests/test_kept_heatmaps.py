@@ -167,6 +167,7 @@ def test_a_question_without_a_map_costs_its_own_scores(run, tmp_path):
     lost = set(np.load(last)["ids"].tolist())
     last.unlink()
     (folder / "scores" / entry["folder"] / f"{last.stem}.parquet").unlink()
+    RunFolder(folder).begin("", [entry["folder"]])  # a failed unit has no line
     again = evaluate(folder, out=tmp_path / "again")
     rows = again.scores()
     without = rows.filter(pl.col("undefined") == "there is no heatmap")
@@ -212,7 +213,9 @@ def test_what_does_not_fit_a_run_is_refused(run, tmp_path):
     with pytest.raises(HeatproofError, match=r"heatmaps of 5 explainers, which --name cannot all have; give one"):
         evaluate(run.folder, out=tmp_path / "a", name="mine")
     folder = copied(run, tmp_path / "run")
-    edit_json(folder / "run.json", lambda content: content["configuration"].update(benchmark="focus"))
+    manifest = RunFolder(folder).manifest()
+    manifest["configuration"]["benchmark"] = "focus"
+    RunFolder(folder).write_manifest(manifest)
     with pytest.raises(HeatproofError, match="is a run of focus"):
         evaluate(folder, out=tmp_path / "a")
 

@@ -12,12 +12,29 @@ from heatproof.errors import HeatproofError
 from heatproof.explainers import Explainer, explainers
 from heatproof.metrics import Metric, metrics
 from heatproof.seeds import CaseRandom
-from heatproof.testing import check_explainer, check_metric
+from heatproof.testing import check_explainer, check_metric, small_transformer
 
 
-@pytest.mark.parametrize("name", [name for name, cls in explainers.items() if cls.family != "attention"])
+@pytest.mark.parametrize("name", explainers)
 def test_our_own_pass(name):
     check_explainer(name)
+
+
+@pytest.mark.parametrize("composite", ["attn_lrp", "attn_lrp_gamma", "cp_lrp"])
+def test_relevance_through_attention_passes_on_a_transformer(composite):
+    inputs = torch.randn(4, 3, 12, 10, generator=torch.Generator().manual_seed(1))
+    check_explainer(f"lrp:composite={composite}", small_transformer(), inputs)
+
+
+def test_what_is_wrong_on_a_transformer_alone_is_named():
+    """This one is right where there are no tokens."""
+
+    def bad(model, inputs, target):
+        tokens = hasattr(model, "class_token")
+        return inputs - inputs.mean(0) if tokens else inputs
+
+    with pytest.raises(HeatproofError, match="on a transformer: a case's relevance depends on the other cases"):
+        check_explainer(bad)
 
 
 def test_functions_pass_too_and_so_do_other_models():

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heatproof import focus
-    from heatproof.api import compare, dry_run, evaluate, explain, layers, load_run, publish, run, show
+    from heatproof.api import compare, conservation, dry_run, evaluate, explain, layers, load_run, publish, run, show
     from heatproof.benchmarks.base import Benchmark, Opened, metric_words, option, register_benchmark, score_rows
     from heatproof.cases import Batch
     from heatproof.errors import HeatproofError
     from heatproof.explainers.base import Explainer, SampledExplainer, ScoreExplainer, register_explainer
     from heatproof.explainers.spec import make_explainer
     from heatproof.metrics.base import register_metric
+    from heatproof.models.black_box import black_box
+    from heatproof.peers import explain_func
     from heatproof.pooling import pool
     from heatproof.report.runs import Run
     from heatproof.seeds import CaseRandom
@@ -34,10 +36,13 @@ __all__ = [
     "SampledExplainer",
     "ScoreExplainer",
     "Story",
+    "black_box",
     "compare",
+    "conservation",
     "dry_run",
     "evaluate",
     "explain",
+    "explain_func",
     "focus",
     "layers",
     "load_run",
@@ -65,10 +70,13 @@ _HOMES = {
     "SampledExplainer": "explainers.base",
     "ScoreExplainer": "explainers.base",
     "Story": "story",
+    "black_box": "models.black_box",
     "compare": "api",
+    "conservation": "api",
     "dry_run": "api",
     "evaluate": "api",
     "explain": "api",
+    "explain_func": "peers",
     "layers": "api",
     "load_run": "api",
     "make_explainer": "explainers.spec",

@@ -29,13 +29,14 @@ from heatproof.engine.manifest import options_of
 from heatproof.engine.rehearsal import rehearse
 from heatproof.engine.run import run_source
 from heatproof.engine.settling import UntilSettled
-from heatproof.engine.showing import explain_cases, find
+from heatproof.engine.showing import explain_cases, find, find_case
 from heatproof.engine.sources import Explaining
+from heatproof.engine.sweeps import swept
 from heatproof.engine.wanted import CANDIDATES, Pick, Wanted
 from heatproof.errors import HeatproofError, require_whole
 from heatproof.executors.choice import Engine, Execution
 from heatproof.explainers.base import Target, predicted_classes, quantity_of
-from heatproof.explainers.guards import untouched
+from heatproof.explainers.guards import as_usual, untouched
 from heatproof.explainers.spec import make_explainer
 from heatproof.lazy import pl, torch
 from heatproof.metrics.spec import MetricLike, load_metrics
@@ -44,13 +45,15 @@ from heatproof.progress import Progress, silent
 from heatproof.report.runs import Comparison, Run
 from heatproof.results.compare import compare as compare_results
 from heatproof.results.markdown import markdown
+from heatproof.results.readme import readme, schema
 from heatproof.results.run import Results
 from heatproof.results.sequential import MARGIN
-from heatproof.run_folder import TABLE, RunFolder, default_folder
+from heatproof.run_folder import README, SCHEMA, TABLE, RunFolder, default_folder
 from heatproof.seeds import CaseRandom
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
+    from heatproof.explainers.conservation import Level
     from heatproof.explainers.layers import Layer
 
 
@@ -140,35 +143,40 @@ def run(
     at_once = jobs if engine == "ray" else jobs or workers_for(device)
     how = Execution(engine, at_once, address, folders_of(made) if ship else (), gpus=int(device != "cpu"))
     extra = [] if metrics is None else load_metrics(metrics)
-    folder = RunFolder(Path(out) if out is not None else default_folder(made.name, preset))
-    folder.check_writable()
-    if explainers is None and "limit" not in options and not folder.has_run:
-        how.expect_much()
-    with computing_on(device):
-        opened = made.open(seed, progress)
-    opened = opened if keep_heatmaps else opened.sampled()
-    source = explaining(made, opened, chosen, extra, seed, batch_size)
-    table = run_source(
-        replace(source, keep_all=keep_heatmaps, device=device, precision=precision),
-        folder,
-        name=made.name,
-        seed=seed,
-        options=options_of(made),
-        resume=resume,
-        how=how,
-        progress=progress,
-        until=until,
-    )
-    return finished(folder, table)
+    folder = RunFolder(Path(out) if out is not None else default_folder(made.called(vars(made)), preset))
+    with folder.held(), as_usual():
+        if explainers is None and "limit" not in options and not folder.has_run:
+            how.expect_much()
+        with computing_on(device):
+            opened = made.open(seed, progress)
+        opened = opened if keep_heatmaps else opened.sampled()
+        source = explaining(made, opened, chosen, extra, seed, batch_size)
+        table = run_source(
+            replace(source, keep_all=keep_heatmaps, device=device, precision=precision),
+            folder,
+            name=made.name,
+            seed=seed,
+            options=options_of(made),
+            resume=resume,
+            how=how,
+            progress=progress,
+            until=until,
+        )
+        return finished(folder, table)
 
 
 def finished(folder: RunFolder, leaderboard: pl.DataFrame) -> Run:
     """The results of a run that has come to its end, once table and page for people are written."""
     done = Run(folder.folder, leaderboard)
-    text = markdown(done)
-    write_whole(folder.path(TABLE), lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(folder.path(TABLE), markdown(done))
     done.report()
+    write_text(folder.path(README), readme(done))
+    write_text(folder.path(SCHEMA), schema())
     return done
+
+
+def write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def dry_run(
@@ -239,7 +247,7 @@ def show(
     require_picture_file(Path(out))
     with computing_on(device):
         opened = made.open(seed, progress)
-    source = Explaining(opened, chosen, seed=seed, device=device)
+    source = Explaining(opened, swept(chosen, opened), seed=seed, device=device)
     source.check()
     require_drawable(len(source.probe_batch.space))
     found, heading = find(source, made.name, wanted, progress)
@@ -266,6 +274,47 @@ def layers(model: torch.nn.Module, inputs: torch.Tensor, *, context: Sequence[to
     return all_layers(network, Batch(inputs[:1], target, ("0",), context=tuple(context)))
 
 
+def conservation(
+    model: torch.nn.Module,
+    inputs: torch.Tensor,
+    explainer: AnyExplainer = "lrp:composite=attn_lrp",
+    *,
+    target: int | None = None,
+    context: Sequence[torch.Tensor] = (),
+) -> list[Level]:
+    """Where the relevance of LRP is at each layer that all of it passes, for one case: `conservation(net, x[:1])`.
+
+    From the score down to the inputs: the sum of relevance, what biases have taken on the way, and what went elsewhere.
+    """
+    from heatproof.explainers.conservation import conservation as look
+    from heatproof.models.networks import explainable, name_of, require_module
+
+    network, inputs = explainable(name_of(model), require_module(name_of(model), model), inputs, *context)
+    with torch.no_grad(), untouched(network):
+        named = network(inputs, *context).argmax(1)
+    classes = named if target is None else torch.full_like(named, target)
+    batch = Batch(inputs, classes, tuple(map(str, range(len(inputs)))), context=tuple(context))
+    return look(make_explainer(explainer), network, batch)
+
+
+def case_conservation(
+    benchmark: str | Benchmark,
+    case: str,
+    *,
+    explainers: str | Iterable[AnyExplainer] | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+    **options: Any,
+) -> dict[str, list[Level]]:
+    """The same for a case of a benchmark, under each of these explainers by its label."""
+    from heatproof.explainers.conservation import conservation as look
+
+    made, chosen = prepare_run(benchmark, explainers or "lrp:composite=attn_lrp", "standard", "logit", 1, options)
+    opened = made.open(seed, progress)
+    batch, chunk = find_case(opened, made.name, case)
+    return {explainer.label: look(explainer, opened.model(chunk.model), batch) for explainer in chosen}
+
+
 def benchmark_layers(
     benchmark: str | Benchmark, *, seed: int = 0, progress: Progress = silent, **options: Any
 ) -> dict[str, list[Layer]]:
@@ -281,16 +330,23 @@ def benchmark_layers(
 
 
 def evaluate(
-    heatmaps: Path | str,
+    heatmaps: Path | str | Sequence[Path | str],
     *,
     dataset: Path | str | None = None,
     questions: str | None = None,
     poolings: Sequence[str] | None = None,
     predictions: Path | str | None = None,
-    benchmark: str = "clevr-xai",
+    benchmark: str | None = None,
     mosaics: Path | str | None = None,
     masked_outputs: Path | str | None = None,
     window: WindowRule | None = None,
+    masks: Path | str | None = None,
+    object_value: int | None = None,
+    background_value: int | None = None,
+    void_value: int | None = None,
+    boxes: bool | None = None,
+    tolerance: int | None = None,
+    resize: bool | None = None,
     name: str | None = None,
     out: Path | str | None = None,
     resume: bool = True,
@@ -301,11 +357,14 @@ def evaluate(
     """Score heatmaps made elsewhere: `evaluate("maps", dataset="data", predictions="answers.json")`.
 
     `benchmark` is clevr-xai (which takes dataset, questions, poolings and predictions), svea (poolings, predictions,
-    masked_outputs, window) or focus (mosaics); see docs/evaluate.md. A run of CLEVR-XAI that has kept its heatmaps
+    masked_outputs, window), focus (mosaics) or masks (masks, what their pixels mean, boxes, poolings, tolerance,
+    resize); without it, masks where these are given, else clevr-xai; see docs/evaluate.md. Several heatmaps at once,
+    `evaluate(["a", "b"], masks="masks")`, are compared case by case. A run of CLEVR-XAI that has kept its heatmaps
     (RUN, or RUN/heatmaps/EXPLAINER) knows its data set and answers. `name` is what the tables call them (by default
     their file's name). What the output folder holds already is not computed again.
     """
-    path = Path(heatmaps)
+    paths = [Path(heatmaps)] if isinstance(heatmaps, Path | str) else [Path(path) for path in heatmaps]
+    benchmark = benchmark or ("clevr-xai" if masks is None else "masks")
     how = Execution(engine, jobs)
     told = Told(
         dataset=dataset,
@@ -315,21 +374,28 @@ def evaluate(
         mosaics=mosaics,
         masked_outputs=masked_outputs,
         window=window,
+        masks=masks,
+        object_value=object_value,
+        background_value=background_value,
+        void_value=void_value,
+        boxes=boxes or None,
+        tolerance=tolerance,
+        resize=resize or None,
     )
-    folder = RunFolder(Path(out) if out is not None else evaluation_folder(path))
-    folder.check_writable()
-    source, seed = source_of(benchmark, path, told, name, progress)
-    table = run_source(
-        source,
-        folder,
-        name=benchmark,
-        seed=seed,
-        options={"heatmaps": str(path), **told.given},
-        resume=resume,
-        how=how,
-        progress=progress,
-    )
-    return finished(folder, table)
+    folder = RunFolder(Path(out) if out is not None else evaluation_folder(paths))
+    with folder.held():
+        source, seed = source_of(benchmark, paths, told, name, progress)
+        table = run_source(
+            source,
+            folder,
+            name=benchmark,
+            seed=seed,
+            options={"heatmaps": str(paths[0]) if len(paths) == 1 else [str(path) for path in paths], **told.given},
+            resume=resume,
+            how=how,
+            progress=progress,
+        )
+        return finished(folder, table)
 
 
 def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Progress = silent) -> Comparison:

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 from heatproof.workspace import write_whole
+
+MOST = 2**36
+"""Bytes of an array that is read whole: 64 GB. What says that it is larger is damaged, or meant to do harm."""
+
+
+def require_room(where: object, shape: Sequence[int], dtype: Any) -> None:
+    """Refuse an array that is too large before memory is taken for it."""
+    if prod(map(int, shape)) * np.dtype(dtype).itemsize > MOST:
+        raise HeatproofError(f"{where} says that it holds an array of shape {tuple(shape)}: that is too large.")
+
+
+def member(archive: Any, name: str) -> np.ndarray[Any, Any]:
+    """An array of an open .npz archive, once its head is seen to promise no more than the archive holds."""
+    entry = next((known for known in (f"{name}.npy", name) if known in archive.zip.namelist()), name)
+    size = archive.zip.getinfo(entry).file_size
+    with archive.zip.open(entry) as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    require_room(f"{archive.zip.filename or 'the archive'}: {name}", shape, dtype)
+    if not dtype.hasobject and prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"{name} promises {prod(shape) * dtype.itemsize:,} bytes and has {size:,}")
+    return np.asarray(archive[name])
 
 
 def npz(arrays: Mapping[str, np.ndarray[Any, Any]], compressed: bool = False) -> bytes:
@@ -27,12 +51,22 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], compres
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a .npz file, by name."""
+    return loaded(path, path)
+
+
+def arrays_of(content: bytes, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of the content of a .npz file."""
+    return loaded(BytesIO(content), path)
+
+
+def loaded(source: Path | BytesIO, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an .npz archive; what is wrong with it is said of `path`."""
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
+        found = np.load(source, allow_pickle=False)
+        if isinstance(found, np.ndarray):
             raise HeatproofError(f"{path} holds a single array, not a .npz archive of named ones.")
-        with loaded:
-            return dict(loaded)
+        with found:
+            return {name: member(found, name) for name in found.files}
     except HeatproofError:
         raise
     except FileNotFoundError as problem:

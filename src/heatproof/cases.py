@@ -34,7 +34,10 @@ class Batch:
     context  further tensors that the model takes after the inputs (question tokens ...), each (B, ...)
     masks    ground truths by name, bool (B, *space); a case without one has an empty mask, and scores NaN
     facts    plain columns about each case; they end up in the score rows
+    void     positions that count neither way, bool (B, *space); None where all count
     black    what a black pixel is in the inputs, a value per channel; None where nobody knows, or there are no pixels
+    other    something else that may be asked about the same inputs: its target (B,), negative where there is nothing
+             else, and its context; None where nobody knows
     """
 
     inputs: torch.Tensor
@@ -44,6 +47,8 @@ class Batch:
     masks: Mapping[str, torch.Tensor] = field(default_factory=dict)
     facts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     black: tuple[float, ...] | None = None
+    void: torch.Tensor | None = None
+    other: tuple[torch.Tensor, tuple[torch.Tensor, ...]] | None = None
 
     def __post_init__(self) -> None:
         if self.inputs.ndim < 3:
@@ -60,7 +65,8 @@ class Batch:
                 raise HeatproofError(f"{name} has {length} entries for {size} inputs.")
         if self.black is not None and len(self.black) != self.inputs.shape[1]:
             raise HeatproofError(f"black has {len(self.black)} values for {self.inputs.shape[1]} channels.")
-        for name, mask in self.masks.items():
+        void = {} if self.void is None else {"void": self.void}
+        for name, mask in {**self.masks, **void}.items():
             expected = (size, *self.space)
             if tuple(mask.shape) != expected or mask.dtype != torch.bool:
                 raise HeatproofError(
@@ -85,6 +91,8 @@ class Batch:
             context=tuple(tensor[part] for tensor in self.context),
             masks={name: mask[part] for name, mask in self.masks.items()},
             facts={name: column[part] for name, column in self.facts.items()},
+            void=None if self.void is None else self.void[part],
+            other=None if self.other is None else (self.other[0][part], tuple(t[part] for t in self.other[1])),
         )
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Batch:
@@ -95,4 +103,8 @@ class Batch:
             target=self.target.to(device),
             context=tuple(tensor.to(device) for tensor in self.context),
             masks={name: mask.to(device) for name, mask in self.masks.items()},
+            void=None if self.void is None else self.void.to(device),
+            other=None
+            if self.other is None
+            else (self.other[0].to(device), tuple(t.to(device) for t in self.other[1])),
         )

@@ -10,10 +10,12 @@ class HeatproofError(Exception):
     """Bad input. The command line prints the message and exits with code 2, without a traceback."""
 
 
-def require_whole(name: str, value: object, least: int) -> None:
-    """The option must be a whole number of at least `least`."""
+def require_whole(name: str, value: object, least: int, most: int | None = None) -> None:
+    """The option must be a whole number of at least `least`, and at most `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise HeatproofError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    if most is not None and value > most:
+        raise HeatproofError(f"{name} must be at most {most:,}, got {value:,}.")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> HeatproofError:

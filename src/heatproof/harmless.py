@@ -74,13 +74,14 @@ def csv_frame(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(changes).rename(spreadsheet)
 
 
-def csv_writer(frame: pl.DataFrame) -> Callable[[Path], None]:
-    """Writes a frame as CSV that is harmless in a spreadsheet."""
+def csv_bytes(frame: pl.DataFrame) -> bytes:
+    """A frame as CSV that is harmless in a spreadsheet."""
+    return csv_frame(frame).write_csv().encode()
 
-    def write(path: Path) -> None:
-        csv_frame(frame).write_csv(path)
 
-    return write
+def csv_writer(frame: pl.DataFrame) -> Callable[[Path], object]:
+    """Writes it to a path; not polars itself, whose errors are no OSError where the disk is full."""
+    return lambda path: path.write_bytes(csv_bytes(frame))
 
 
 def markdown_text(text: str) -> str:

@@ -1,8 +1,9 @@
-"""Heatmaps on disk, made anywhere: a folder of .npy files, a .npz archive, a Zarr or HDF5 group. Needs no torch.
+"""Heatmaps on disk, made anywhere: a folder of .npy files or grey pictures, a .npz archive, a Zarr or HDF5 group.
 
 A folder or an archive calls each heatmap by the name of its case. A group holds `heatmaps` (N, ...) and, in the same
 order, their names: `case`, or `question_index` where these are numbers. Where a benchmark's cases have an order, arrays
-in that order do too. What a run keeps of an explainer is a folder of .npz parts, each with `ids` and `relevance`.
+in that order do too. What a run keeps of an explainer is a folder of .npz parts, each with `ids` and `relevance`. Needs
+no torch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heatproof.arrays import read_arrays
+from heatproof.arrays import member, read_arrays, require_room
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 
@@ -26,6 +27,9 @@ NAMES = ("case", "question_index")
 NUMBERS = "bfiu"
 """Kinds of arrays: truth values, floats, integers with a sign and without."""
 SHOWN = 5
+MOST_CHANNELS = 1024
+"""Of a heatmap: all of a chunk get as many as the one that has most."""
+PICTURES = (".png", ".tif", ".tiff")
 PART = ("ids", "relevance")
 """What a part of a run's heatmaps holds."""
 
@@ -37,6 +41,7 @@ class Heatmaps:
     source: Path
     names: tuple[str, ...]
     read: Callable[[str], NDArray[Any]] = field(repr=False)
+    """May map the file into memory; what is asked for then is read where it is used."""
     stamp: str
     """Changes when the files do, so that scores of changed heatmaps are not taken for theirs."""
     parts: Mapping[str, Sequence[str]] | None = field(default=None, repr=False)
@@ -51,8 +56,13 @@ class Heatmaps:
     def known(self) -> frozenset[str]:
         return frozenset(self.names)
 
-    def usable(self, name: str, space: tuple[int, ...], hint: str = "") -> tuple[NDArray[Any] | None, str]:
-        """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size."""
+    def usable(
+        self, name: str, space: tuple[int, ...], hint: str = "", resize: bool = False
+    ) -> tuple[NDArray[Any] | None, str]:
+        """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size.
+
+        With `resize`, a picture's heatmap of another size is brought to this one. What is float32 stays so.
+        """
         if name not in self.known:
             return None, "there is no heatmap"
         try:
@@ -61,12 +71,45 @@ class Heatmaps:
             return None, f"the heatmap cannot be read: {type(problem).__name__}: {problem}"
         if heatmap.dtype.kind not in NUMBERS:
             return None, f"the heatmap holds {heatmap.dtype}, not numbers"
+        if heatmap.ndim > len(space) and len(heatmap) > MOST_CHANNELS:
+            return None, f"the heatmap has {len(heatmap):,} channels, which is more than {MOST_CHANNELS:,}"
         if heatmap.ndim == len(space):
             heatmap = heatmap[None]
+        if resize and heatmap.ndim == len(space) + 1 == 3 and min(heatmap.shape) > 0 and heatmap.shape[1:] != space:
+            heatmap = resized(heatmap, (space[0], space[1]))
         if heatmap.ndim != len(space) + 1 or len(heatmap) < 1 or heatmap.shape[1:] != space:
             extent = ", ".join(map(str, space))
             return None, f"the heatmap has shape {heatmap.shape}, not (channels, {extent}) or ({extent}){hint}"
-        return heatmap.astype(np.float64, copy=False), ""
+        return heatmap.astype(np.float32 if heatmap.dtype == np.float32 else np.float64, copy=False), ""
+
+
+def picture_files(path: Path) -> dict[str, Path]:
+    """Grey pictures of a folder, by name."""
+    files = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PICTURES)
+    return {entry.relative_to(path).with_suffix("").as_posix(): entry for entry in files}
+
+
+def read_picture(file: Path) -> NDArray[Any]:
+    """A heatmap that is stored as a grey picture."""
+    from PIL import Image
+
+    with Image.open(file) as image:
+        pixels = np.asarray(image)
+    if pixels.ndim != 2:
+        raise HeatproofError("it is a picture in colour; a heatmap has one value for each position")
+    return pixels
+
+
+def resized(heatmap: NDArray[Any], space: tuple[int, int]) -> NDArray[Any]:
+    """A heatmap (channels, height, width) in another height and width: bilinear, averaged where it gets smaller."""
+    from PIL import Image
+
+    height, width = space
+    channels = [
+        np.asarray(Image.fromarray(channel).resize((width, height), Image.Resampling.BILINEAR))
+        for channel in heatmap.astype(np.float32)
+    ]
+    return np.stack(channels)
 
 
 def open_heatmaps(path: Path) -> Heatmaps:
@@ -76,14 +119,16 @@ def open_heatmaps(path: Path) -> Heatmaps:
     if path.suffix == ".zarr":
         return open_group(path, "zarr")
     if path.is_dir():
-        files = sorted(entry.stem for entry in path.iterdir() if entry.suffix == ".npy")
+        files = sorted(entry.relative_to(path).with_suffix("").as_posix() for entry in path.rglob("*.npy"))
         parts = sorted(entry for entry in path.iterdir() if entry.suffix == ".npz")
         if parts and not files:
             return open_parts(path, parts)
+        if not files and (pictures := picture_files(path)):
+            return named(path, list(pictures), lambda name: read_picture(pictures[name]))
         return named(path, files, lambda name: load_npy(path / f"{name}.npy"))
     if path.suffix == ".npz" and path.is_file():
         archive = archive_of(path)
-        return named(path, sorted(archive.files), lambda name: np.asarray(archive[name]))
+        return named(path, sorted(archive.files), lambda name: member(archive, name))
     said = "does not exist" if not path.exists() else "is neither a folder nor a .npz, .zarr, .h5 or .hdf5"
     raise HeatproofError(f"{path} {said}; give a folder of CASE.npy, or an archive of heatmaps.")
 
@@ -164,7 +209,8 @@ def named(path: Path, names: list[str], read: Callable[[str], NDArray[Any]]) -> 
 
 
 def load_npy(path: Path) -> NDArray[Any]:
-    loaded: NDArray[Any] = np.load(path, allow_pickle=False)
+    """Mapped, so that a file takes no memory before its shape was looked at."""
+    loaded: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
     return loaded
 
 
@@ -234,8 +280,11 @@ def open_group(path: Path, library: str) -> Heatmaps:
             f"{path} cannot be read as a group with heatmaps and question_index or case"
             f" ({type(problem).__name__}: {problem})."
         ) from problem
+    if len(getattr(array, "shape", ())) < 2:
+        raise HeatproofError(f"{path}: heatmaps must be an array (N, ...), one heatmap after the other.")
     if len(names) != array.shape[0] or len(set(names)) != len(names):
         raise HeatproofError(f"{path}: {kind} must name each of the {array.shape[0]} heatmaps once.")
+    require_room(path, array.shape[1:], array.dtype)
     place = {name: k for k, name in enumerate(names)}
     return named(path, names, lambda name: np.asarray(array[place[name]]))
 

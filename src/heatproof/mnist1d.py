@@ -56,7 +56,10 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Signals:
-    """Signals (N, 40), digits (N,), and the positions (N, 40) to which the digit's template contributed."""
+    """Signals (N, 40), digits (N,), and the positions (N, 40) to which the digit's template contributed.
+
+    Signals from elsewhere may have channels, (N, channels, positions), and any positions that matter for a template.
+    """
 
     x: NDArray[np.float64]
     y: NDArray[np.int64]

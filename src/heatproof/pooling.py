@@ -7,7 +7,7 @@ a function that is registered here under its name; it works wherever these do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from heatproof.errors import HeatproofError
 from heatproof.lazy import torch
@@ -15,7 +15,16 @@ from heatproof.registry import Registry
 
 Pooling: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
 
-poolings: Registry[Pooling] = Registry("pooling")
+
+def admitted(_name: str, found: Any) -> Pooling:
+    """The function that a plug-in's entry point names."""
+    if not callable(found) or isinstance(found, type):
+        raise HeatproofError(f"it must be a function (relevance) -> heatmap, and is {found!r}.")
+    pooling: Pooling = found
+    return pooling
+
+
+poolings: Registry[Pooling] = Registry("pooling", "heatproof.poolings", admitted)
 
 
 def pool(relevance: torch.Tensor, pooling: str) -> torch.Tensor:

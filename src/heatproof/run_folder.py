@@ -4,11 +4,14 @@ run.json              everything needed to repeat the run and to read its result
 scores/E/C.parquet    the rows of explainer E on chunk C
 heatmaps/E/C.npz      those of its heatmaps that are kept: all as `relevance`, or a sample as `heat`, channels added up
 failures/E/C.json     why there are none
-parts.jsonl           a line for each part: its checksum, and the machine it was made on
+parts.jsonl           which run this is, then a line for each file: its checksum, and the machine a part was made on
 heatmaps/examples.npz inputs and masks of the cases that the page shows; examples.parquet their scores
 summary.parquet       rows that need the whole data set
 verdict.json          what the scores say of the explainers, from tests over all pairs to sentences
 leaderboard.csv, statistics.csv, leaderboard.md, report.html, sections/NAME/
+README.md, run.schema.json   what all this is, for people and for machines
+
+What is read is compared with what was written: JSON holds its own checksum, everything else has a line in parts.jsonl.
 """
 
 from __future__ import annotations
@@ -17,30 +20,41 @@ import glob
 import hashlib
 import json
 import shutil
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from heatproof.arrays import npz, read_arrays, write_arrays
+from heatproof.arrays import arrays_of, npz
 from heatproof.cases import Chunk
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
-from heatproof.workspace import writable, write_whole
+from heatproof.locks import LOCK, held
+from heatproof.workspace import sweep, writable, write_whole
 
-FORMAT = 4
+FORMAT = 5
 """Raised when a folder changes so that older readers would misread it."""
 MANIFEST, LEDGER = "run.json", "parts.jsonl"
 SUMMARY, LEADERBOARD, STATISTICS = "summary.parquet", "leaderboard.csv", "statistics.csv"
 VERDICT, TABLE, REPORT = "verdict.json", "leaderboard.md", "report.html"
+README, SCHEMA = "README.md", "run.schema.json"
 HEATMAPS, HEAT = "heatmaps", "heat"
 PARTS = ("scores", "failures", HEATMAPS, "sections")
 """Folders with what belongs to explainers."""
-RESULTS = (LEDGER, SUMMARY, LEADERBOARD, STATISTICS, VERDICT, TABLE, REPORT)
+RESULTS = (LEDGER, SUMMARY, LEADERBOARD, STATISTICS, VERDICT, TABLE, REPORT, README, SCHEMA)
 """Files that are made from the parts, and their list."""
+SEAL = "sha256"
+"""Where a JSON file has its checksum, and a line that of its file."""
+AGAIN = "run again to make it anew"
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+
+
+class DamagedError(HeatproofError):
+    """A file is not what was written."""
 
 
 @dataclass(frozen=True)
@@ -74,32 +88,45 @@ class RunFolder:
     def has_run(self) -> bool:
         return self.path(MANIFEST).exists()
 
-    def check_writable(self) -> None:
-        """Find out before any long work whether the folder can be made and written to."""
+    @property
+    def holds_run(self) -> bool:
+        """Whether there is anything of a run, though run.json be lost."""
+        return self.has_run or self.path(LEDGER).exists()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """In here this process alone writes to the folder; what killed ones left half done in it is removed.
+
+        Whether the folder can be made and written to is found out before any long work.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise HeatproofError(f"{self.folder} is a file; give the run a folder with --out.")
-        write_whole(self.path(".writable"), lambda temporary: temporary.touch())
-        self.path(".writable").unlink(missing_ok=True)
-        if not self.has_run and any(self.folder.iterdir()):
-            raise HeatproofError(f"{self.folder} is not empty and holds no run; choose a new folder with --out.")
+        with held(self.folder):
+            sweep(self.folder)
+            write_whole(self.path(".writable"), lambda temporary: temporary.touch())
+            self.path(".writable").unlink(missing_ok=True)
+            if not self.holds_run and any(path.name != LOCK for path in self.folder.iterdir()):
+                raise HeatproofError(f"{self.folder} is not empty and holds no run; choose a new folder with --out.")
+            yield
 
     # run.json
 
     def manifest(self) -> dict[str, Any]:
         if not self.path(MANIFEST).is_file():
             raise HeatproofError(f"{self.folder} holds no run: there is no {MANIFEST} in it.")
-        manifest: Any = self.read_json(self.path(MANIFEST))
+        manifest: Any = parsed(self.path(MANIFEST))
         if not isinstance(manifest, dict) or not {"configuration", "explainers"} <= set(manifest):
-            raise HeatproofError(f"{self.path(MANIFEST)} is not that of a run; choose another folder, or delete it.")
+            raise DamagedError(f"{self.path(MANIFEST)} is not that of a run, or damaged; {AGAIN}.")
         if manifest.get("format") != FORMAT:
             age = "a newer" if isinstance(manifest.get("format"), int) and manifest["format"] > FORMAT else "an older"
             raise HeatproofError(
                 f"{self.folder} was made by {age} version of heatproof"
-                f" ({manifest['configuration'].get('heatproof', 'unknown')}), whose folders have another format. Its"
-                f" {LEADERBOARD} and {REPORT} are still good to read; to go on, give another folder with --out, or redo"
-                " it with --no-resume."
+                f" ({dict(manifest['configuration']).get('heatproof', 'unknown')}), whose folders have another format."
+                f" Its {LEADERBOARD} and {REPORT} are still good to read; to go on, give another folder with --out, or"
+                " redo it with --no-resume."
             )
-        return manifest
+        found: dict[str, Any] = unsealed(self.path(MANIFEST), manifest)
+        return found
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         self.write_json(self.path(MANIFEST), manifest)
@@ -117,26 +144,58 @@ class RunFolder:
 
     @cached_property
     def ledger(self) -> dict[str, dict[str, Any]]:
-        """The lines of parts.jsonl by the part's path in the folder; a line that was cut off does not count."""
-        found: dict[str, dict[str, Any]] = {}
-        if self.path(LEDGER).is_file():
-            for line in self.path(LEDGER).read_text(encoding="utf-8").splitlines():
-                try:
-                    entry = json.loads(line)
-                    found[entry["part"]] = entry
-                except (ValueError, KeyError, TypeError):
-                    continue
-        return found
+        """The lines of parts.jsonl by the file's path in the folder; a line that was cut off does not count."""
+        return {line["part"]: line for line in self.lines() if isinstance(line.get("part"), str)}
 
-    def has(self, explainer: str, chunk: Chunk) -> bool:
-        """Whether the rows, and the heatmaps kept with them, are on disk as they were written."""
-        paths = [self.part(explainer, chunk)]
-        paths += [kept] if self.name(kept := self.kept(explainer, chunk)) in self.ledger else []
-        return all(self.is_as_written(path) for path in paths)
+    def lines(self) -> Iterator[dict[str, Any]]:
+        if self.path(LEDGER).is_file():
+            for line in self.path(LEDGER).read_bytes().splitlines():
+                try:
+                    found = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(found, dict):
+                    yield found
+
+    @property
+    def identity(self) -> str | None:
+        """Which run the parts belong to, as `begin` was told; None if that cannot be read."""
+        return next((str(line["run"]) for line in self.lines() if "run" in line), None)
+
+    def begin(self, run: str, explainers: Iterable[str]) -> None:
+        """Write parts.jsonl anew for what is about to be done: without what cannot be read.
+
+        What these explainers have lost is not missed: it will be made anew.
+        """
+        mine = {(kind, name) for kind in PARTS for name in explainers}
+        kept = [
+            line
+            for name, line in self.ledger.items()
+            if tuple(name.split("/")[:2]) not in mine or self.path(name).is_file()
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in [{"run": run}, *kept])
+        write_whole(self.path(LEDGER), lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        self.__dict__.pop("ledger", None)
+
+    def has(self, explainer: str, chunk: Chunk, whole_maps: bool = False) -> bool:
+        """Whether the rows, and the heatmaps kept with them, are on disk as they were written.
+
+        With `whole_maps` all heatmaps must be kept, with their channels.
+        """
+        kept = self.kept(explainer, chunk)
+        paths = [self.part(explainer, chunk), *([kept] if whole_maps or self.name(kept) in self.ledger else [])]
+        return all(self.is_as_written(path) for path in paths) and not (whole_maps and is_sample(kept))
 
     def is_as_written(self, path: Path) -> bool:
-        entry = self.ledger.get(self.name(path))
-        return entry is not None and path.is_file() and checksum(path.read_bytes()) == entry["sha256"]
+        try:
+            self.read(path)
+        except DamagedError:
+            return False
+        return True
+
+    def is_accounted_for(self, explainer: str, chunk: Chunk) -> bool:
+        """Whether the unit has left rows, or why there are none."""
+        return self.part(explainer, chunk).is_file() or self.failure(explainer, chunk).is_file()
 
     def name(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
@@ -148,13 +207,35 @@ class RunFolder:
         self.store(self.part(explainer, chunk), parquet(rows), machine)
         self.failure(explainer, chunk).unlink(missing_ok=True)
 
-    def store(self, path: Path, content: bytes, machine: str) -> None:
-        """Write a part, then its line; a part without a line does not count."""
+    def store(self, path: Path, content: bytes, machine: str | None = None) -> None:
+        """Write a file, then its line; a part without a line does not count."""
+        if not self.has_run:
+            raise HeatproofError(
+                f"{self.path(MANIFEST)} is gone while the run writes to it: was the folder removed or moved? What is"
+                " there is as it was; move it back, or run again."
+            )
         write_whole(path, lambda temporary: temporary.write_bytes(content))
-        entry = {"part": self.name(path), "sha256": checksum(content), "machine": machine}
+        entry = {"part": self.name(path), SEAL: checksum(content)} | ({} if machine is None else {"machine": machine})
         with writable(self.path(LEDGER)), self.path(LEDGER).open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
         self.ledger[entry["part"]] = entry
+
+    def read(self, path: Path) -> bytes:
+        """The content of a file as it was written; one that is not is an error that names it."""
+        try:
+            content = path.read_bytes()
+        except OSError as problem:
+            raise DamagedError(f"{path} cannot be read ({problem.strerror or problem}); {AGAIN}.") from problem
+        if self.known(path) != checksum(content):
+            self.__dict__.pop("ledger", None)  # a run that goes on may have written both
+            if self.known(path) is None:
+                raise DamagedError(f"{path} has no line in {LEDGER} that says how it was written; {AGAIN}.")
+            if self.known(path) != checksum(content):
+                raise DamagedError(f"{path} is damaged (its checksum differs); {AGAIN}.")
+        return content
+
+    def known(self, path: Path) -> str | None:
+        return self.ledger.get(self.name(path), {}).get(SEAL)
 
     def write_failure(self, explainer: str, chunk: Chunk, content: Mapping[str, Any]) -> None:
         """Leave word of why a unit has no part."""
@@ -173,11 +254,17 @@ class RunFolder:
             [
                 path
                 for name in explainers
-                for path in sorted(self.path("scores", name).glob("*.parquet"))
+                for path in self.listed("scores", name, ".parquet")
                 if counted is None or path.stem in counted
             ],
             self.read_part,
         )
+
+    def listed(self, kind: str, explainer: str, suffix: str) -> list[Path]:
+        """The files of an explainer that are there, or should be."""
+        start = f"{kind}/{explainer}/"
+        known = [self.path(name) for name in self.ledger if name.startswith(start) and name.endswith(suffix)]
+        return sorted({*known, *self.path(kind, explainer).glob(f"*{suffix}")})
 
     def counted(self) -> dict[str, str] | None:
         """The chunks that a run which stopped early counts, by stem, each with what it was drawn as; None: all."""
@@ -186,20 +273,14 @@ class RunFolder:
 
     def read_part(self, path: Path) -> pl.DataFrame:
         """The rows of a Parquet file; one that is not what was written is an error that names it."""
-        try:
-            content = path.read_bytes()
-            entry = self.ledger.get(self.name(path))
-            if entry is not None and checksum(content) != entry["sha256"]:
-                raise HeatproofError(f"{path} is damaged (its checksum differs); run again to compute it anew.")
-            return pl.read_parquet(BytesIO(content))
-        except (pl.exceptions.PolarsError, OSError) as problem:
-            raise HeatproofError(f"{path} is damaged ({problem}); run again to compute it anew.") from problem
+        return pl.read_parquet(BytesIO(self.read(path)))
 
     def forget(self, explainers: Iterable[str], model: str | None = None) -> None:
         """Remove what was computed for these explainers, on one model or on all.
 
         A section is about an explainer on all models, so it goes with any of them.
         """
+        explainers = list(explainers)
         for name in explainers:
             for kind in PARTS:
                 if model is None or kind == "sections":
@@ -207,6 +288,8 @@ class RunFolder:
                 else:
                     for path in self.path(kind, name).glob(f"{glob.escape(model)}.*"):
                         path.unlink()
+        if explainers:
+            self.begin(self.identity or "", explainers)
 
     def clear(self) -> None:
         """Remove everything that was computed."""
@@ -224,35 +307,67 @@ class RunFolder:
 
     def each_heatmap(self, explainer: str, model: str) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
         """The same, case id and relevance, of which a part at a time is held."""
-        for path in sorted(self.path(HEATMAPS, explainer).glob(f"{glob.escape(model)}.*.npz")):
-            arrays = read_arrays(path)
-            yield from zip(arrays["ids"].tolist(), arrays[HEAT if HEAT in arrays else "relevance"], strict=True)
+        for path in self.listed(HEATMAPS, explainer, ".npz"):
+            if path.stem.rpartition(".")[0] == model:
+                arrays = self.read_arrays(path)
+                yield from zip(arrays["ids"].tolist(), arrays[HEAT if HEAT in arrays else "relevance"], strict=True)
+
+    def read_arrays(self, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+        return arrays_of(self.read(path), path)
 
     def write_examples(self, arrays: Arrays, scores: pl.DataFrame) -> None:
         """Inputs, masks and the first scores of the cases that the page shows."""
-        write_arrays(self.path(HEATMAPS, "examples.npz"), arrays, compressed=True)
-        write_whole(self.path(HEATMAPS, "examples.parquet"), lambda path: path.write_bytes(parquet(scores)))
+        self.store(self.path(HEATMAPS, "examples.npz"), npz(arrays, compressed=True))
+        self.store(self.path(HEATMAPS, "examples.parquet"), parquet(scores))
 
     def examples(self) -> dict[str, np.ndarray[Any, Any]]:
         path = self.path(HEATMAPS, "examples.npz")
-        return read_arrays(path) if path.is_file() else {}
+        return self.read_arrays(path) if self.has_file(path) else {}
 
     def example_scores(self) -> pl.DataFrame | None:
         """The score rows of the examples that are shown first; None in a folder that has none."""
         path = self.path(HEATMAPS, "examples.parquet")
-        return self.read_part(path) if path.is_file() else None
+        return self.read_part(path) if self.has_file(path) else None
+
+    def has_file(self, path: Path) -> bool:
+        """Whether a file is there, or should be."""
+        return path.is_file() or self.name(path) in self.ledger
 
     # files of each kind
 
     def write_json(self, path: Path, content: Mapping[str, Any]) -> None:
-        text = json.dumps(content, indent=2, default=str) + "\n"
+        plain = json.loads(json.dumps(content, default=str))
+        text = json.dumps({**plain, SEAL: seal(plain)}, indent=2) + "\n"
         write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
     def read_json(self, path: Path) -> Any:
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as problem:
-            raise HeatproofError(f"{path} is damaged ({problem}); delete it and run again.") from problem
+        return unsealed(path, parsed(path))
+
+
+def parsed(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as problem:
+        raise DamagedError(f"{path} is damaged ({problem}); {AGAIN}.") from problem
+
+
+def unsealed(path: Path, content: Any) -> Any:
+    """The content of a JSON file without its checksum, which must be right."""
+    found = content.pop(SEAL, None) if isinstance(content, dict) else None
+    if found != seal(content):
+        raise DamagedError(f"{path} is damaged, or was changed by hand (its checksum differs); {AGAIN}.")
+    return content
+
+
+def seal(content: Any) -> str:
+    """The checksum of what a JSON file says, however it is laid out."""
+    return checksum(json.dumps(content, sort_keys=True).encode())
+
+
+def is_sample(path: Path) -> bool:
+    """Whether kept heatmaps are a sample for the page."""
+    with zipfile.ZipFile(path) as archive:
+        return f"{HEAT}.npy" in archive.namelist()
 
 
 def checksum(content: bytes) -> str:

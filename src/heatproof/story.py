@@ -197,6 +197,7 @@ class Story:
 
     metrics    those of the table, the one that ranks first
     columns    what the table shows first; empty: every metric without ground truth and pooling, or under the first
+    beside     further columns of these metrics that tables of text show beside them, under other truths or poolings
     poolings   in the order in which tables show them
     examples   titles of the cases whose heatmaps are kept, in the order of the page
     captions   further lines under an example's title, by case
@@ -214,6 +215,7 @@ class Story:
     dataset: str
     metrics: tuple[MetricWords, ...]
     columns: tuple[Column, ...] = ()
+    beside: tuple[Column, ...] = ()
     poolings: tuple[str, ...] = ()
     words: Words = field(default_factory=Words)
     examples: Mapping[str, str] = field(default_factory=dict)
@@ -249,6 +251,7 @@ def read_story(content: Mapping[str, Any]) -> Story:
     parts: dict[str, Any] = {key: value for key, value in content.items() if key in {f.name for f in fields(Story)}}
     parts["metrics"] = tuple(MetricWords(**entry | {"range": tuple(entry["range"])}) for entry in content["metrics"])
     parts["columns"] = tuple(Column(**entry) for entry in content["columns"])
+    parts["beside"] = tuple(Column(**entry) for entry in content.get("beside", ()))
     parts["marks"] = tuple(Mark(**entry) for entry in content["marks"])
     facts = (Fact(**entry | {"words": tuple(entry["words"])}) for entry in content.get("facts", ()))
     parts["facts"] = tuple(facts)

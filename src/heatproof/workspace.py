@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from heatproof.errors import HeatproofError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+PART = re.compile(r"\..*\.(\d+)\.part")
+"""The names of temporary files, with the process that writes them."""
 
 
 def workspace(*parts: str) -> Path:
@@ -27,8 +34,17 @@ def writable(path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         raise HeatproofError(
-            f"cannot write {path}: {problem.strerror or problem}. Choose a folder that you may write to."
+            f"cannot write {path}: {problem.strerror or problem}. {remedy(path, problem)}"
         ) from problem
+
+
+def remedy(path: Path, problem: OSError) -> str:
+    """What to do about a file that cannot be written."""
+    if problem.errno in FULL:
+        return "Make room and run again; what is written is kept."
+    if workspace() in path.parents:
+        return "That is in the cache: set HEATPROOF_HOME to a folder that you may write to."
+    return "Choose a folder that you may write to."
 
 
 @contextmanager
@@ -49,3 +65,28 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it."""
     with whole(path) as temporary:
         write(temporary)
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporary files and folders of processes that are gone, here and below."""
+    for place, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            if (found := PART.fullmatch(name)) and not is_alive(int(found[1])):
+                if name in folders:
+                    shutil.rmtree(Path(place, name), ignore_errors=True)
+                else:
+                    with suppress(OSError):
+                        Path(place, name).unlink()
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this number runs."""
+    if os.name == "nt":  # asking would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True

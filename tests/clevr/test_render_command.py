@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import mlcroissant
 import pytest
 
 from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
@@ -33,6 +34,9 @@ def test_a_data_set_from_nothing(tmp_path):
     assert "2 were there" in again.stdout
     scenes = json.loads((tmp_path / "set" / "CLEVR_scenes.json").read_text())["scenes"]
     assert [scene["image_filename"] for scene in scenes] == [f"CLEVR_val_{index:06d}.png" for index in range(3)]
+    described = mlcroissant.Dataset(jsonld=str(tmp_path / "set" / "croissant.json"))
+    assert not described.metadata.ctx.issues.errors
+    assert [record["CLEVR_scenes/image_index"] for record in described.records("CLEVR_scenes")] == [0, 1, 2]
     other = render(*words, "--num-images", "3", "--seed", "1", cwd=tmp_path)
     assert other.returncode == 2
     assert "seed: 0 there, 1 now" in other.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import pickle
 from collections import Counter
 from dataclasses import replace
@@ -28,6 +27,7 @@ from heatproof.engine.sources import Explaining
 from heatproof.errors import HeatproofError
 from heatproof.explainers.spec import make_explainers
 from heatproof.models.mnist1d_cnn import trained_network
+from run_files import part_lines
 
 SMALL: dict[str, Any] = {"preset": "quick", "limit": 20}
 FOCUS = [name.replace("lime:top=5", "lime:top=5,samples=30") for name in Focus().default_explainers]
@@ -152,7 +152,7 @@ def test_a_run_goes_on_elsewhere(tmp_path: Path) -> None:
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
     assert run.manifest["device"] == "meta:0"
     assert machine("auto") == machine("cpu")
-    lines = [json.loads(line) for line in (out / "parts.jsonl").read_text().splitlines()]
+    lines = part_lines(out)
     made = {line["part"].split("/")[1]: run.manifest["machines"][line["machine"]] for line in lines}
     assert "device" not in made["gradient@logit"]
     assert made["grad_cam@logit"]["device"] == "meta:0"

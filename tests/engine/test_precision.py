@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 import heatproof
 from heatproof.engine.precision import SAME_SCORE
+from run_files import part_lines
 
 SMALL = {"preset": "quick", "limit": 40, "target": "logit"}
 KEYS = ["explainer", "metric", "pooling", "case"]
@@ -39,7 +39,7 @@ def test_each_explainer_takes_the_precision_that_its_scores_bear(tmp_path: Path)
     assert greatest["sise"] == 0
     assert 0 < greatest["grad_cam"] < 10 * SAME_SCORE  # it was measured on eight cases, these are all
     assert relevance_of(half, "grad_cam@logit") == {"float32"}
-    lines = [json.loads(line) for line in (tmp_path / "half" / "parts.jsonl").read_text().splitlines()]
+    lines = part_lines(tmp_path / "half")
     made = {line["part"].split("/")[1]: half.manifest["machines"][line["machine"]] for line in lines}
     assert made["grad_cam@logit"]["precision"] == "float16"
     assert "precision" not in made["sise@logit"]

@@ -19,6 +19,7 @@ from heatproof.engine.resume import same_logits, same_scores
 from heatproof.errors import HeatproofError
 from heatproof.report.sections import write_section
 from heatproof.story import Paragraph, Section
+from run_files import part_lines
 from tiny_datasets import write_world
 
 SMALL = {"limit": 60, "target": "logit"}
@@ -116,7 +117,7 @@ def test_rounding_of_another_processor_is_no_change():
 
 def test_every_part_says_on_what_it_was_made(tmp_path):
     run = heatproof.run("svea", explainers="random", out=tmp_path / "r", **SMALL)
-    lines = [json.loads(line) for line in (tmp_path / "r" / "parts.jsonl").read_text().splitlines()]
+    lines = part_lines(tmp_path / "r")
     assert {line["machine"] for line in lines} == set(run.manifest["machines"])
     (machine,) = run.manifest["machines"].values()
     assert machine["processor"]
@@ -132,7 +133,7 @@ def test_a_run_over_two_machines_is_one_run(tmp_path, monkeypatch):
     heatproof.run("svea", explainers="random", out=out, **SMALL)
     monkeypatch.setattr(manifest, "processor", lambda: "another processor")
     run = heatproof.run("svea", explainers="random,centre", out=out, **SMALL)
-    lines = [json.loads(line) for line in (out / "parts.jsonl").read_text().splitlines()]
+    lines = part_lines(out)
     made = {line["part"].split("/")[1]: line["machine"] for line in lines}
     assert len(run.manifest["machines"]) == 2
     assert made["random"] != made["centre"]

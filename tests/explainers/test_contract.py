@@ -45,6 +45,7 @@ REFERENCES = {
     "input_magnitude": "explainers/test_baselines.py::test_input_magnitude_is_the_absolute_input",
     "oracle": "explainers/test_baselines.py::test_oracle_lies_in_the_mask",
     "randomised": "explainers/test_baselines.py::test_randomised_is_the_other_explainer_on_a_network_set_up_anew",
+    "other_question": "explainers/test_baselines.py::test_other_question_is_the_other_explainer_asked_otherwise",
     "edges": "explainers/test_baselines.py::test_edges_equal_scipy",
     "vargrad": "explainers/test_gradients.py::test_vargrad_equals_the_variance_over_noisy_copies",
     "guided_backprop": "explainers/test_gradients.py::test_relu_methods_equal_captum",

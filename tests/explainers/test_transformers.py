@@ -328,7 +328,9 @@ def test_tokens_that_are_no_grid_are_refused() -> None:
             return self.answer(self.block(self.conv(inputs).flatten(2)).mean(1))
 
     model = Sideways().double()
-    with pytest.raises(HeatproofError, match="cannot lay out 40 tokens: the patch embedding made a grid of 3 x 4"):
+    with pytest.raises(
+        HeatproofError, match="cannot lay out 40 tokens as a map: the patch embedding made a grid of 3 x 4"
+    ):
         AttentionRollout()(model, BATCH, RNG)
     assert not any(a.tokens for a in spatial_activations(model.eval(), BATCH)[1])
 

@@ -21,6 +21,7 @@ from heatproof.errors import HeatproofError
 from heatproof.experiments.bias import SHOWN_MOSAICS, write_bias
 from heatproof.experiments.worst import OTHER, REST, TARGET, framed, labelled
 from heatproof.mosaics.mosaics import Mosaic
+from run_files import write_manifest
 
 LOOSE = {"below": 0.85, "level": 0.2}
 """So loose that pairs are found in a model without bias."""
@@ -201,7 +202,7 @@ def test_pictures_that_cannot_be_made_are_named_and_the_pairs_kept(folder, capsy
 
     def change(**changes: object) -> tuple[int, str, str]:
         changed = {name: manifest[name] | change for name, change in changes.items() if isinstance(change, dict)}
-        (folder / "run.json").write_text(json.dumps(manifest | changes | changed))
+        write_manifest(folder, manifest | changes | changed)
         return command(capsys, monkeypatch, *words)
 
     for changes, reason in (

@@ -30,6 +30,7 @@ from heatproof.models.classifiers import (
 from heatproof.models.heads import split
 from heatproof.models.image_classifiers import make_classifier
 from heatproof.models.linear_head import fit_head
+from heatproof.models.sizes import Sizes
 from heatproof.models.weights import save_weights
 from heatproof.mosaics.mosaics import MosaicSettings, draw_mosaics
 from heatproof.mosaics.pictures import find_pictures, tile
@@ -439,10 +440,10 @@ def test_accuracy_on_single_pictures(small):
         with torch.no_grad():
             named = int(classifier.module(classifier.inputs(tile(file, 64, "squash")[None])).argmax())
         right.setdefault(label, []).append(named == swapped[label])
-    found = accuracy_alone(classifier, swapped, mosaics, 64, "squash")
+    found = accuracy_alone(classifier, swapped, mosaics, Sizes(64, 64), "squash")
     assert found is not None
     assert found.accuracy == sum(map(sum, right.values())) / len(used) < 0.8
     assert found.mean_class_accuracy == pytest.approx(np.mean([np.mean(each) for each in right.values()]))
     assert abs(found.accuracy - found.mean_class_accuracy) > 0.01
     large = load_classifier(nn.Sequential(nn.Conv2d(3, 6, 30), nn.AdaptiveAvgPool2d(1), nn.Flatten()))
-    assert accuracy_alone(large, swapped, mosaics, 16, "squash") is None
+    assert accuracy_alone(large, swapped, mosaics, Sizes(16, 16), "squash") is None

@@ -19,6 +19,7 @@ from heatproof.cli.app import app
 from heatproof.errors import HeatproofError
 from heatproof.experiments.table import correlated, method_name
 from heatproof.models.classifiers import load_classifier
+from run_files import write_manifest
 
 SMALL = {"per_class": 3, "tile": 32}
 GRAD_CAM = (0.9101, 0.9446, 0.9725, 0.8292, 0.8556, 0.8941, 0.8133, 0.8230, 0.9248, 0.7866, 0.8426, 0.8792)
@@ -85,14 +86,14 @@ def test_accuracy_is_the_runs_own_or_found_out(runs, tmp_path):
         older = shutil.copytree(runs / name, tmp_path / name)
         manifest = json.loads((older / "run.json").read_text())
         del manifest["story"]["figures"]
-        (older / "run.json").write_text(json.dumps(manifest))
+        write_manifest(older, manifest)
         made = heatproof.focus.table(older, out=tmp_path / "t")
         assert made.table["accuracy"][0] == (None if note else pytest.approx(stored))
         assert any(note in said for said in made.notes)
     manifest["cases"] = "others"
     manifest["options"]["model"] = "object_classifier"
     manifest["options"]["images"] = None
-    (older / "run.json").write_text(json.dumps(manifest))
+    write_manifest(older, manifest)
     assert "has changed since the run" in heatproof.focus.table(older, out=tmp_path / "t").notes[0]
 
 

@@ -43,3 +43,15 @@ def import_grad_cam() -> ModuleType:
     import_torchvision()
     pytest.importorskip("pytorch_grad_cam.utils.model_targets", reason="needs grad-cam")
     return sys.modules["pytorch_grad_cam"]
+
+
+def import_timm() -> ModuleType:
+    import_torchvision()
+    timm: ModuleType = pytest.importorskip("timm", reason="needs timm")
+    return timm
+
+
+def import_transformers() -> ModuleType:
+    import_torchvision()
+    transformers: ModuleType = pytest.importorskip("transformers", reason="needs transformers")
+    return transformers

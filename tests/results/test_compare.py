@@ -21,6 +21,7 @@ from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
 from heatproof.results.compare import CaseScores, differences, partner
 from own_lines import own
+from run_files import write_manifest
 from tiny_datasets import write_world
 
 
@@ -263,7 +264,7 @@ def test_runs_that_do_not_fit_are_named(runs, tmp_path):
     shutil.copytree(runs[1].folder, svea)
     manifest = json.loads((svea / "run.json").read_text())
     manifest["configuration"]["benchmark"] = "svea"
-    (svea / "run.json").write_text(json.dumps(manifest))
+    write_manifest(svea, manifest)
     with pytest.raises(HeatproofError, match="a is a run of clevr-xai, svea is a run of svea"):
         compare([runs[0].folder, svea])
     shutil.copytree(runs[1].folder, tmp_path / "stopped")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from heatproof.benchmarks.base import (
     Benchmark,
@@ -22,6 +22,7 @@ from heatproof.benchmarks.base import (
     require_limit,
     score_rows,
 )
+from heatproof.benchmarks.classifying import ClassifierOptions, predicted_logits
 from heatproof.benchmarks.focus_alone import Alone, accuracy_alone
 from heatproof.benchmarks.focus_heatmaps import (
     COLUMNS,
@@ -37,19 +38,10 @@ from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratifie
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.objects import SIDE, shipped_pictures
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.localisation import grid_mask
-from heatproof.models.classifiers import (
-    EMBEDDED,
-    load_classifier,
-    output_numbers,
-    read_labels,
-    with_channels_last,
-    with_logits,
-    with_options,
-)
-from heatproof.models.versions import Randomise, Versions
+from heatproof.models.classifiers import SHIPPED, TRANSFORMER
+from heatproof.models.sizes import Sizes, sized
 from heatproof.mosaics.datasets import DATASETS, Dataset, held_out_pictures, with_paper_count
 from heatproof.mosaics.mosaics import Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
 from heatproof.mosaics.pictures import Fit, find_pictures
@@ -59,14 +51,17 @@ from heatproof.story import Story, Words
 
 if TYPE_CHECKING:
     from heatproof.models.classifiers import Classifier
+    from heatproof.models.versions import Versions
 
+MOST_SIDE = 4096
+"""Pixels along a side of a tile."""
 CHUNK_VALUES = 2**23
 """Values of inputs in a chunk: about 32 MB."""
 
 
 @register_benchmark("focus")
 @dataclass(frozen=True, kw_only=True)
-class Focus(Benchmark, MosaicSettings):
+class Focus(Benchmark, MosaicSettings, ClassifierOptions):
     """Focus: does relevance for a class lie on its pictures in a mosaic?
 
     Examples:
@@ -98,23 +93,9 @@ class Focus(Benchmark, MosaicSettings):
     )
     subset: str | None = option(None, "Subset of the CSV or of the data set. Default: all but train; val.")
     mosaics: Path | str | None = option(None, "A CSV of mosaics made before, instead of images.")
-    model: Any = option(
-        EMBEDDED,
-        "alexnet, vgg16, resnet18, alexnet_linear, torchvision:NAME, timm:NAME, my_net.py:factory, or a torch.export"
-        " (.pt2) or TorchScript (.pt, with --trust) file. Default: the classifier that ships.",
-    )
-    trust: bool = option(False, "Load a model file that brings code of its own (TorchScript), and run that code.")
-    weights: Path | str | None = option(None, "Weights (.npz, .pt) of the model.")
-    labels: Path | str | Mapping[str, int] | None = option(None, "What the outputs mean: a CSV with label, index.")
-    mean: Sequence[float] | None = option(None, "Preprocessing: mean, such as 0.485,0.456,0.406.")
-    std: Sequence[float] | None = option(None, "Preprocessing: standard deviation.")
     tile: int | None = option(None, "Side of a tile in pixels. Default: the model's, or 224.")
-    fit: Fit | None = option(None, "How a picture becomes a tile: crop (original) or squash.")
+    fit: Fit | None = option(None, "How a picture becomes a tile: crop (original), squash or centre.")
     limit: int | None = option(None, "Use this many mosaics only, of all classes evenly.")
-    randomise: Randomise = option(
-        "none", "Explain also the model with all weights drawn anew (all), or block by block (cascade)."
-    )
-    draws: int = option(1, "Times that random weights are drawn.")
     paper_row: str | None = option(
         None, "What is explained is this row of the paper's table, such as imagenet/vgg16: show its numbers."
     )
@@ -125,10 +106,11 @@ class Focus(Benchmark, MosaicSettings):
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
+        transformer = isinstance(self.model, str) and self.model == TRANSFORMER
         return (
             "grad_cam",
             "grad_cam_pp:eps=1e-6,shift=True",
-            "lrp:composite=focus",
+            *(("lrp:composite=attn_lrp_gamma", "chefer", "le_grad") if transformer else ("lrp:composite=focus",)),
             "smoothgrad:samples=10,sigma=0.2",
             "integrated_gradients:steps=30,rule=gauss_legendre",
             "lime:top=5",
@@ -148,16 +130,12 @@ class Focus(Benchmark, MosaicSettings):
             raise unknown_name("data set", self.dataset, DATASETS)
         if self.dataset is not None and self.images is None:
             raise HeatproofError(f"say with --images in which folder {self.dataset} is.")
-        if self.images is not None and self.model == EMBEDDED:
+        if self.images is not None and isinstance(self.model, str) and self.model in SHIPPED:
             raise HeatproofError("images need a model that knows their classes; give one with --model.")
         if self.tile is not None:
-            require_whole("tile", self.tile, 16)
+            require_whole("tile", self.tile, 16, MOST_SIDE)
         require_limit(self.limit)
-        if self.fit is not None and self.fit not in get_args(Fit):
-            raise unknown_name("fit", str(self.fit), get_args(Fit))
-        if self.randomise not in get_args(Randomise):
-            raise unknown_name("way to randomise", self.randomise, get_args(Randomise))
-        require_whole("draws", self.draws, 1)
+        self.check_classifier(self.fit)
         self.published()
 
     def shape(self, classifier: Classifier | None = None) -> tuple[int, Fit]:
@@ -193,23 +171,20 @@ class Focus(Benchmark, MosaicSettings):
         from heatproof.models.weights import fingerprint
 
         drawn, classes = self.draw(seed)
-        weights = None if self.weights is None else Path(self.weights)
-        labels = read_labels(Path(self.labels)) if isinstance(self.labels, str | Path) else self.labels
-        classifier = with_options(load_classifier(self.model, weights, self.trust), self.mean, self.std, labels)
+        classifier = self.load_classifier()
         side, fit = self.shape(classifier)
+        classifier, sizes = sized(classifier, side, drawn[0].grid, self.tile is not None)
+        side = sizes.tile
         sample = classifier.inputs(np.stack([assemble(mosaic, side, fit) for mosaic in drawn[:2]]))
-        classifier = with_logits(classifier, sample)
-        outputs = output_numbers(classifier, classes, sample)
-        classifier = with_channels_last(classifier, sample)
-        versions = Versions(classifier.name, classifier.module, self.randomise, self.draws, seed, sample[:1])
+        classifier, outputs, versions = self.ready(classifier, sample, classes, seed)
         per_chunk = max(1, CHUNK_VALUES // (3 * (drawn[0].grid * side) ** 2))
-        seen = Seen(drawn, classifier, outputs, side, fit)
+        seen = Seen(drawn, classifier, outputs, sizes, fit)
         logits = torch.zeros(len(drawn), 1 + max(outputs.values()))
         predicted = dict.fromkeys(versions.names, logits)
         pictures, alone = "", None
         if look:
             pictures = check_files(drawn, side, fit, progress)
-            alone = accuracy_alone(classifier, outputs, drawn, side, fit, progress)
+            alone = accuracy_alone(classifier, outputs, drawn, sizes, fit, progress)
             predicted = {name: seen.predict(versions[name], per_chunk, progress) for name in versions.names}
         named = predicted[classifier.name].argmax(1).tolist()
         strata = {m.name: (named[k] != outputs[m.target], m.target) for k, m in enumerate(drawn)}
@@ -235,6 +210,8 @@ class Focus(Benchmark, MosaicSettings):
                 "subset": self.subset,
                 "limit": self.limit,
                 "tile": side,
+                **({"alone": sizes.alone} if sizes.alone != side else {}),
+                **({"interpolated": True} if classifier.interpolates else {}),
                 "fit": fit,
                 "mean": [float(value) for value in classifier.mean],
                 "std": [float(value) for value in classifier.std],
@@ -271,23 +248,24 @@ class Seen:
     drawn: Sequence[Mosaic]
     classifier: Classifier
     outputs: Mapping[str, int]
-    side: int
+    sizes: Sizes
     fit: Fit
+
+    @property
+    def side(self) -> int:
+        """Of a tile."""
+        return self.sizes.tile
 
     def inputs(self, mosaics: Sequence[Mosaic]) -> torch.Tensor:
         return self.classifier.inputs(np.stack([assemble(mosaic, self.side, self.fit) for mosaic in mosaics]))
 
     def predict(self, module: torch.nn.Module, at_once: int, progress: Progress) -> torch.Tensor:
         """The logits of all mosaics."""
-        from heatproof.explainers.wrapped import reached
 
-        found, module = [], reached(module)
-        with torch.no_grad(), untouched(module):
-            for start in range(0, len(self.drawn), at_once):
-                progress("predicting", start, len(self.drawn))
-                found.append(module(self.inputs(self.drawn[start : start + at_once])))
-        progress("predicting", len(self.drawn), len(self.drawn))
-        return torch.cat(found)
+        def inputs(start: int, end: int) -> torch.Tensor:
+            return self.inputs(self.drawn[start:end])
+
+        return predicted_logits(module, inputs, len(self.drawn), at_once, progress)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -356,6 +334,7 @@ class OpenedFocus(Opened):
         return Ending(
             [
                 f"0.5 is chance. The paper's numbers are {whose}, on other pictures than these.{named}",
+                *[self.seen.sizes.note] * bool(self.seen.sizes.note),
                 "Focus takes the pooling of the original's code: the largest absolute value over channels for"
                 " smoothgrad, the positive part of their sum for all others. Best poolings here:"
                 f" {', '.join(dict.fromkeys(best))}.",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, torch
 from heatproof.models.classifiers import Classifier
+from heatproof.models.sizes import Sizes
 from heatproof.mosaics.mosaics import Mosaic, assemble
 from heatproof.mosaics.pictures import Fit
 from heatproof.progress import Progress, silent
@@ -49,7 +50,7 @@ def accuracy_alone(
     classifier: Classifier,
     outputs: Mapping[str, int],
     mosaics: Sequence[Mosaic],
-    side: int,
+    sizes: Sizes,
     fit: Fit,
     progress: Progress = silent,
 ) -> Alone | None:
@@ -58,7 +59,7 @@ def accuracy_alone(
     from heatproof.explainers.wrapped import reached
 
     pictures, right = Counter[str](), Counter[str]()
-    tiles, module = single_pictures(mosaics, side, fit), reached(classifier.module)
+    tiles, module = single_pictures(mosaics, sizes, fit), reached(classifier.module)
     with torch.no_grad(), untouched(module):
         while some := list(islice(tiles, BATCH)):
             progress("single pictures", pictures.total(), total)
@@ -73,7 +74,7 @@ def accuracy_alone(
     return Alone(pictures, right)
 
 
-def single_pictures(mosaics: Sequence[Mosaic], side: int, fit: Fit) -> Iterator[tuple[NDArray[np.uint8], str]]:
+def single_pictures(mosaics: Sequence[Mosaic], sizes: Sizes, fit: Fit) -> Iterator[tuple[NDArray[np.uint8], str]]:
     """Every picture that the mosaics show, once, with its class."""
     seen: set[Path] = set()
     for mosaic in mosaics:
@@ -81,7 +82,8 @@ def single_pictures(mosaics: Sequence[Mosaic], side: int, fit: Fit) -> Iterator[
         seen.update(mosaic.files)
         if not new:
             continue
-        shown = assemble(mosaic, side, fit)
+        # Of a mosaic that is one file, the tiles are cut out of it as large as a single picture is to be.
+        shown = assemble(mosaic, sizes.alone, fit)
         for place in new:
-            row, column = (side * number for number in divmod(place, mosaic.grid))
-            yield shown[row : row + side, column : column + side], mosaic.labels[place]
+            row, column = (sizes.alone * number for number in divmod(place, mosaic.grid))
+            yield shown[row : row + sizes.alone, column : column + sizes.alone], mosaic.labels[place]

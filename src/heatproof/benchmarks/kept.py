@@ -56,6 +56,12 @@ class KeptRun:
             )
         return replace(self, entries=[{**self.entries[0], "explainer": name, "name": name, "short": name}])
 
+    def require_as_written(self) -> None:
+        """An error that names a file of heatmaps which is not what the run has written."""
+        for entry in self.entries:
+            for path in self.files.listed(HEATMAPS, entry["folder"], ".npz"):
+                self.files.read(path)
+
     def facts(self, columns: Sequence[str]) -> pl.DataFrame:
         """What the run's score rows say of each case that has a heatmap: `case`, and those of the columns there are.
 

@@ -292,6 +292,8 @@ def open_dataset(path: str | Path, sets: Sequence[str] | None = None) -> Dataset
         for scene in read_records(folder, file, "scenes", SCENE_FIELDS, problems):
             if scene["image_filename"] in scenes:
                 problems.append(f"{file.relative_to(folder)}: {scene['image_filename']} is there twice")
+            if not is_below(scene["image_filename"]):
+                problems.append(f"{file.relative_to(folder)}: {scene['image_filename']} is no name in the data set")
             if not all_records(scene["objects"]):
                 problems.append(
                     f"{file.relative_to(folder)}: the objects of {scene['image_filename']} are not JSON objects"
@@ -315,6 +317,8 @@ def canonical(content: object) -> bytes:
 
 
 SCENE_FIELDS: Mapping[str, type] = {"image_filename": str, "objects": list}
+MOST_INDEX = 2**63
+"""What no number of a question reaches: files hold them in 64 bits."""
 QUESTION_FIELDS: Mapping[str, type] = {"image_filename": str, "question_index": int, "question": str}
 
 
@@ -331,6 +335,8 @@ def read_questions(dataset: Dataset, name: str) -> Iterator[Question]:
             problems.append(f"{shown}: question {index} is about {picture}, of which there is no scene")
         if not all_records(record.get("program") or []):
             problems.append(f"{shown}: the program of question {index} is no list of nodes")
+        if not 0 <= index < MOST_INDEX:
+            problems.append(f"{shown}: question_index {index} is not between 0 and 2**63")
         if index in seen:
             problems.append(f"{shown}: question_index {index} is there twice")
         seen.add(index)
@@ -353,8 +359,14 @@ def missing_pictures(dataset: Dataset) -> list[str]:
             sizes[path.parent] = list_sizes(path.parent)
         size = sizes[path.parent].get(path.name)
         if not size:
-            problems.append(f"{path.relative_to(dataset.folder)}: {'missing' if size is None else 'empty'}")
+            shown = path.relative_to(dataset.folder) if path.is_relative_to(dataset.folder) else path
+            problems.append(f"{shown}: {'missing' if size is None else 'empty'}")
     return problems
+
+
+def is_below(name: str) -> bool:
+    """Whether a file's name leads nowhere but down, so that no other files are read than the data set's."""
+    return not Path(name).is_absolute() and ".." not in Path(name).parts and "\0" not in name
 
 
 def list_sizes(folder: Path) -> dict[str, int]:

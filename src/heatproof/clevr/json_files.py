@@ -24,7 +24,7 @@ def read_json(path: Path, fix: str = "Make or copy it again.") -> Any:
     """What a JSON file holds; a damaged one is named with the place of the damage, and `fix` says what to do."""
     try:
         return json.loads(path.read_bytes())
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise HeatproofError(f"{path}: {in_words(problem)}. {fix}") from problem
 
 
@@ -54,11 +54,11 @@ def read_records(
                 yield record
     except KeyError:
         problems.append(f"{shown}: holds no list {key!r}")
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         problems.append(f"{shown}: {in_words(problem)}")
 
 
-def in_words(problem: OSError | ValueError) -> str:
+def in_words(problem: Exception) -> str:
     """Why a JSON file could not be read."""
     if isinstance(problem, FileNotFoundError):
         return "missing"

@@ -27,7 +27,7 @@ from heatproof.clevr.mask_files import (
 from heatproof.clevr.words import MaskLayout
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
-from heatproof.workspace import whole, write_whole
+from heatproof.workspace import sweep, whole, write_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,6 +83,7 @@ def writer(
     folder: Path, settings: MaskSettings, question_index: Sequence[int], layout: str
 ) -> AbstractContextManager[Put]:
     """A block that is given a function to put masks with; they appear, whole, when it ends without an error."""
+    sweep(folder)
     write = packed_writer if layout == "packed" else release_writer
     return write(folder, settings, question_index)
 

@@ -26,7 +26,7 @@ SIDE = 64
 SAMPLES = 16
 SHIPPED = 40
 """Pictures of each class in the package."""
-SHEET = "objects.png"
+SHEET, MASK_SHEET = "objects.png", "object_masks.png"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,32 @@ def render_objects(
     return found
 
 
+def object_masks(
+    split: str,
+    per_class: int,
+    *,
+    side: int = SIDE,
+    seed: int = 0,
+    looks: Looks = any_colour,
+    classes: Sequence[str] = tuple(CLASSES),
+) -> dict[str, NDArray[np.uint8]]:
+    """Where the object of each picture of `render_objects` is seen (N, side, side): 255 there, 0 elsewhere."""
+    from heatproof.clevr.rendering.checks import check_scene
+    from heatproof.clevr.rendering.tracer import seen_objects
+
+    wide = side * 3 // 2
+    margin = (wide - side) // 2
+    return {
+        label: np.stack(
+            [
+                255 * (seen_objects(check_scene(object_scene(label, split, number, seed, looks)), wide, side) == 1)
+                for number in range(per_class)
+            ]
+        )[:, :, margin : margin + side].astype(np.uint8)
+        for label in classes
+    }
+
+
 def write_pictures(pictures: Mapping[str, NDArray[np.uint8]], folder: Path) -> None:
     """A folder per class with a PNG per picture."""
     from PIL import Image
@@ -121,13 +147,13 @@ def write_sheet(pictures: Mapping[str, NDArray[np.uint8]], path: Path) -> None:
     write_whole(path, lambda temporary: sheet.save(temporary, "PNG", optimize=True))
 
 
-def read_sheet() -> dict[str, NDArray[np.uint8]]:
-    """The shipped pictures by class."""
+def read_sheet(name: str = SHEET) -> dict[str, NDArray[np.uint8]]:
+    """The shipped pictures by class, or their masks."""
     from PIL import Image
 
-    with resources.files("heatproof.clevr").joinpath(SHEET).open("rb") as file, Image.open(file) as sheet:
-        pixels = np.asarray(sheet.convert("RGB"))
-    stacks = pixels.reshape(len(CLASSES), SIDE, -1, SIDE, 3).swapaxes(1, 2)
+    with resources.files("heatproof.clevr").joinpath(name).open("rb") as file, Image.open(file) as sheet:
+        pixels = np.asarray(sheet.convert("RGB" if name == SHEET else "L"))
+    stacks = pixels.reshape(len(CLASSES), SIDE, -1, SIDE, *pixels.shape[2:]).swapaxes(1, 2)
     return dict(zip(CLASSES, stacks, strict=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import signal
 import sys
@@ -10,6 +11,9 @@ from typing import Any, NoReturn
 
 from heatproof.errors import HeatproofError
 from heatproof.harmless import visible
+
+NOT_OURS = (errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS)
+"""What goes wrong with the machine, not with the program."""
 
 
 def command() -> NoReturn:
@@ -30,18 +34,30 @@ def command() -> NoReturn:
 
 def main() -> None:
     """Run the command line."""
-    from heatproof.cli.app import app
-    from heatproof.executors.set_up import keep_memory
-
-    keep_memory()
-    signal.signal(signal.SIGTERM, terminated)
     try:
+        signal.signal(signal.SIGTERM, terminated)
+        from heatproof.cli.app import app
+        from heatproof.executors.set_up import keep_memory
+
+        keep_memory()
         app()
     except HeatproofError as problem:
-        print(visible(f"heatproof: {problem}"), file=sys.stderr)
-        sys.exit(2)
+        refuse(str(problem))
     except KeyboardInterrupt as stop:
         sys.exit(exit_code(stop))
+    except BrokenPipeError:  # whoever read what is printed has gone
+        raise
+    except MemoryError:
+        refuse("out of memory. Smaller batches (--batch-size) or fewer processes (--jobs) take less.")
+    except OSError as problem:
+        if problem.filename is None and problem.errno not in NOT_OURS:
+            raise
+        refuse(f"{problem.filename or 'a file'}: {problem.strerror}.")
+
+
+def refuse(sentence: str) -> NoReturn:
+    print(visible(f"heatproof: {sentence}"), file=sys.stderr)
+    sys.exit(2)
 
 
 class Terminated(KeyboardInterrupt):

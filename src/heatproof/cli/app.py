@@ -10,6 +10,7 @@ from heatproof.cli import (
     catalogue,
     clevr,
     compare,
+    doctor,
     evaluate,
     export,
     fetch,
@@ -44,6 +45,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("publish")(publish.publish)
 app.command("fetch")(fetch.fetch)
+app.command("doctor")(doctor.doctor)
 
 
 def show_version(wanted: bool) -> None:

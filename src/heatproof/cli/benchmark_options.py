@@ -22,21 +22,27 @@ Command = Callable[[str, type[Benchmark]], Callable[..., None]]
 
 
 def add_commands(app: typer.Typer, make: Command) -> None:
-    """A command for every benchmark that is registered."""
-    for name, benchmark in benchmarks.items():
+    """A command for every benchmark of ours; those of plug-ins are made when they are asked for."""
+    for name, benchmark in benchmarks.own().items():
         app.command(name)(make(name, benchmark))
 
 
 def group_of(make: Command) -> type[TyperGroup]:
-    """Commands, and for `file.py:Benchmark` or `package.module:Benchmark` one that is made on the spot."""
+    """Commands, and for a plug-in, `file.py:Benchmark` or `package.module:Benchmark` one that is made on the spot."""
 
     class Group(TyperGroup):
+        def list_commands(self, ctx: Any) -> list[str]:
+            ours = super().list_commands(ctx)
+            return [*ours, *(p.name for p in benchmarks.plugins() if p.name not in ours and p.name in benchmarks)]
+
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            found = super().get_command(ctx, cmd_name)
-            if found is not None or not names_object(cmd_name):
+            if (found := super().get_command(ctx, cmd_name)) is not None:
                 return found
+            plugged = any(plugin.name == cmd_name for plugin in benchmarks.plugins())
+            if not plugged and not names_object(cmd_name):
+                return None
             own = typer.Typer(add_completion=False)
-            benchmark = own_benchmark(cmd_name)
+            benchmark = benchmarks[cmd_name] if plugged else own_benchmark(cmd_name)
             own.command(benchmark.name)(make(benchmark.name, benchmark))
             return typer.main.get_command(own)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Annotated
 
 import typer
 
@@ -14,9 +15,27 @@ app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks
 FAMILIES = ("gradient", "cam", "propagation", "perturbation", "attention", "floor", "ceiling")
 
 
+def say_left_out() -> None:
+    """Plug-ins that are broken, a line each."""
+    from heatproof.plugins import problems
+
+    for problem in problems():
+        say(f"note: {problem}", err=True)
+
+
 @app.command()
-def explainers() -> None:
-    """Explainers by family, with parameters, space dimensions, model passes per case, and paper."""
+def explainers(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The fact sheet of this one, instead of the list.")
+    ] = None,
+) -> None:
+    """Explainers by family, with parameters, space dimensions, model passes per case, and paper; or one in full.
+
+    Examples: heatproof list explainers, heatproof list explainers integrated_gradients
+    """
+    if name is not None:
+        show_sheet(name)
+        return
     from rich.text import Text
 
     from heatproof.explainers import explainers as registry
@@ -35,6 +54,36 @@ def explainers() -> None:
     say("Methods that ask the model often take rows= (at most so many at once) and memory= (megabytes).")
     say("In a run, --target says which score of the model is explained;")
     say("in Python, heatproof.explain(..., quantity='probability') does.")
+    say_left_out()
+
+
+def show_sheet(name: str) -> None:
+    """What an explainer needs, costs, keeps and achieved."""
+    from heatproof.explainers.facts import sheet, stored
+
+    found = sheet(name)
+    say(found.name, style="bold")
+    say(found.summary)
+    if found.details:
+        say(f"\n{found.details}")
+    say("")
+    rows: list[tuple[Cell, ...]] = [
+        ("family", found.family),
+        ("needs of the model", found.needs or "not measured"),
+        ("passes per case", found.cost),
+        *((f"  on {place}'s network", str(count)) for place, count in found.passes.items()),
+        ("space dimensions", found.dimensions),
+        ("parameters", ", ".join(f"{key}={value}" for key, value in found.parameters.items()) or "none"),
+        ("paper", found.paper),
+        *((f"refused on {place}", problem) for place, problem in found.fails.items()),
+        *((f"in a run of {one.benchmark}", one.text) for one in found.standings),
+    ]
+    show_table(("", ""), rows)
+    if found.axioms:
+        cases = stored()["networks"]
+        heads = ["axiom", "what it says", *(f"{place}, {cases[place]['cases']} cases" for place in found.axioms)]
+        show_table(heads, found.axiom_rows())
+        say("Measured on the networks that ship, explaining the logit with default parameters; medians over cases.")
 
 
 @app.command()
@@ -47,6 +96,7 @@ def metrics() -> None:
         for name, metric in registry.items()
     ]
     show_table(("metric", "better", "needs", "paper", "what it is"), rows)
+    say_left_out()
 
 
 @app.command()
@@ -57,6 +107,7 @@ def poolings() -> None:
     show_table(
         ("pooling", "formula"), [(name, (function.__doc__ or "").strip()) for name, function in registry.items()]
     )
+    say_left_out()
 
 
 @app.command()
@@ -66,6 +117,7 @@ def benchmarks() -> None:
 
     rows = [(name, cls.title, ", ".join(cls.presets), cls.paper.rpartition(", ")[0]) for name, cls in registry.items()]
     show_table(("benchmark", "what it is", "presets", "paper"), rows)
+    say_left_out()
 
 
 @app.command()

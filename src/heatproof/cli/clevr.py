@@ -11,6 +11,8 @@ import typer
 from heatproof.clevr.words import Form, MaskLayout, QuestionSet, Renderer
 from heatproof.cli.answer import answer
 from heatproof.cli.bars import Quiet, bars
+from heatproof.cli.clevr_effects import effects
+from heatproof.cli.clevr_remove import remove
 from heatproof.cli.poster import poster
 from heatproof.cli.run import Address, EngineOption, Jobs, going_on_said
 from heatproof.cli.terminal import say, show_table
@@ -73,6 +75,7 @@ def render(
     """
     import time
 
+    from heatproof.clevr.croissant import write_croissant
     from heatproof.clevr.ground_truth import parse_size
     from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
     from heatproof.clevr.scenes import SceneSettings
@@ -93,6 +96,7 @@ def render(
             how=how,
             progress=progress,
         )
+    write_croissant(out)
     what = "scenes" if scenes_only else "pictures"
     say(f"{out}: {made:,} {what} made in {time.perf_counter() - start:.1f} s, {num_images - made:,} were there.")
 
@@ -129,6 +133,7 @@ def ask(
 
     heatproof clevr ask data --set complex --templates question_generation --format clevr
     """
+    from heatproof.clevr.croissant import renew_croissant
     from heatproof.clevr.questions.make import make_questions, show_samples, summary
     from heatproof.executors.choice import Execution
 
@@ -144,6 +149,7 @@ def ask(
             how=Execution(engine, jobs, address),
             progress=progress,
         )
+    renew_croissant(scenes if scenes.is_dir() else scenes.parent)
     for line in (*summary(made), *show_samples(made, show)):
         say(line)
 
@@ -179,6 +185,7 @@ def ground_truth(
 
     heatproof clevr ground-truth worlds --kinds unique,union --size 224x224 --out worlds/ground_truth_224
     """
+    from heatproof.clevr.croissant import renew_croissant
     from heatproof.clevr.files import open_dataset
     from heatproof.clevr.ground_truth import make_masks, parse_size
 
@@ -187,6 +194,7 @@ def ground_truth(
     opened = open_dataset(dataset)
     with bars() as progress:
         paths = make_masks(opened, shape, chosen, layout, out, progress)
+    renew_croissant(dataset)
     for (name, kind), path in paths.items():
         masks = opened.masks(name, kind, out)
         there = int(masks.available.sum())
@@ -321,3 +329,5 @@ def nesting(about: Mapping[str, Any]) -> Iterator[str]:
 
 app.command()(answer)
 app.command()(poster)
+app.command()(remove)
+app.command()(effects)

@@ -32,7 +32,7 @@ def export(
     In the table stand the mean and half the 95 % interval, the best method in bold, a letter for each group of methods
     that cannot be told apart, a dagger where a method is no better than a floor, and the paper's number.
 
-    `--to roe` writes the SVEA paper's D_g, an .npz for each explainer, with x (N, 12), y, starts, split and case;
+    `--to roe` writes the SVEA paper's D_g, an .npz for each explainer, with x (N, region), y, starts, split and case;
     training signals come first.
 
     Examples:

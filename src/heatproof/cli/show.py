@@ -16,6 +16,7 @@ from heatproof.cli.terminal import say, show_table
 from heatproof.engine.wanted import CANDIDATES, COUNT, Pick
 
 if TYPE_CHECKING:
+    from heatproof.explainers.conservation import Level
     from heatproof.explainers.layers import Layer
 
 
@@ -53,8 +54,15 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
             bool,
             typer.Option("--layers", help="List the layers that class activation maps can read, and draw nothing."),
         ] = False,
+        check_conservation: Annotated[
+            bool,
+            typer.Option(
+                "--check-conservation",
+                help="List how much relevance of LRP there is at each layer, for the case, and draw nothing.",
+            ),
+        ] = False,
     ) -> None:
-        from heatproof.api import benchmark_layers
+        from heatproof.api import benchmark_layers, case_conservation
         from heatproof.api import show as draw
 
         if layers:
@@ -70,6 +78,15 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
                 "say which case to draw, or take --layers; --cases draws several, --pick picks some.",
                 param_hint="--case",
             )
+        if check_conservation:
+            if len(named) != 1 or pick is not None:
+                raise typer.BadParameter("give one case with --check-conservation.", param_hint="--case")
+            with bars(quiet) as progress:
+                levels = case_conservation(
+                    name, named[0], explainers=explainers, seed=seed, progress=progress, **options
+                )
+            show_conservation(levels)
+            return
         said: list[str] = []
         with bars(quiet) as progress:
             path = draw(
@@ -118,6 +135,16 @@ def show_layers(found: Mapping[str, Sequence[Layer]]) -> None:
             for layer in layers
         ]
         show_table((f"layer of {', '.join(models)}", "maps", "gradient", ""), rows)
+
+
+def show_conservation(found: Mapping[str, Sequence[Level]]) -> None:
+    """A table for each explainer, from the score down."""
+    for explainer, levels in found.items():
+        rows = [
+            (level.layer, *(f"{value:.5g}" for value in (level.relevance, level.biases, level.elsewhere)))
+            for level in levels
+        ]
+        show_table((f"layer under {explainer}", "relevance", "taken by biases", "elsewhere"), rows)
 
 
 app = typer.Typer(

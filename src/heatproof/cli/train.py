@@ -54,6 +54,39 @@ def mnist1d_cnn(
     say(f"{path}: {accuracy(network, test):.1%} of the 1,000 test signals right")
 
 
+@app.command("signals")
+def signals(
+    file: Annotated[Path, typer.Argument(help="A .npz with x_train, y_train, x_test, y_test.", metavar="FILE")],
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and of the order of signals.")] = 1,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of 32 signals.")] = 2000,
+    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("signals.npz"),
+    device: DeviceOption = "cpu",
+) -> None:
+    """SVEA's shallow network on signals of your own: any channels, length and classes; a minute or less.
+
+    Example: heatproof train signals gunpoint.npz --out net.npz, then heatproof run svea --signals gunpoint.npz
+    --weights net.npz
+    """
+    from heatproof.benchmarks.svea.own import own_signals
+    from heatproof.cli.bars import bars
+    from heatproof.errors import HeatproofError
+    from heatproof.models.signal_training import share_right, train_signals
+    from heatproof.models.weights import save_weights
+
+    cases = own_signals(file)
+    if out.resolve() == file.resolve():
+        raise HeatproofError(f"{out} is the file of the signals; choose another with --out.")
+    train, test = cases.train, cases.test
+    with bars() as progress:
+        network = train_signals(train.x, train.y, len(cases.classes), seed, steps, progress, device)
+    save_weights(network, out)
+    say(
+        f"{out}: {share_right(network, test.x, test.y):.1%} of the {len(test):,} test signals right"
+        f" ({share_right(network, train.x, train.y):.1%} of the {len(train):,} it learned from)"
+    )
+    say(f"use: heatproof run svea --signals {file} --weights {out}")
+
+
 @app.command("focus-classifier")
 def focus_classifier(
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of the order of pictures.")] = 1,
@@ -77,6 +110,36 @@ def focus_classifier(
         pictures = render_objects("train", per_class, denoise=True, progress=progress)
         network = train(pictures, seed, EPOCHS if epochs is None else epochs, progress=progress, device=device)
     save_weights(network, out)
+    say(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")
+
+
+@app.command("focus-vit")
+def focus_vit(
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and of the order of pictures.")] = 1,
+    per_class: Annotated[int, typer.Option(help="Training pictures of each class.")] = 400,
+    epochs: Annotated[int | None, typer.Option(help="Times through the pictures. Default: 40.")] = None,
+    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("object_vit.npz"),
+    device: DeviceOption = "cpu",
+) -> None:
+    """Focus's vision transformer for single objects, on pictures that it renders first (with pyoidn, the denoiser).
+
+    It needs more pictures than the convolutional network, and about ten minutes of one core.
+
+    Example: heatproof train focus-vit --out vit.npz
+    """
+    from heatproof.clevr.objects import read_sheet, render_objects
+    from heatproof.cli.bars import bars
+    from heatproof.devices import choose_device
+    from heatproof.models.object_classifier import accuracy
+    from heatproof.models.object_vit import train
+    from heatproof.models.weights import load_weights, save_weights
+
+    choose_device(device)
+    with bars() as progress:
+        pictures = render_objects("train", per_class, denoise=True, progress=progress)
+        network = train(pictures, seed, epochs, progress=progress, device=device)
+    save_weights(network, out, half=True)
+    load_weights(network, out)  # as it is read from there, rounded
     say(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")
 
 

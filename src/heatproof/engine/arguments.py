@@ -11,6 +11,7 @@ from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.benchmarks.base import Opened
 from heatproof.engine.plan import for_quantities
 from heatproof.engine.sources import Explaining
+from heatproof.engine.sweeps import swept
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.base import Explainer, Quantity, Target
 from heatproof.explainers.spec import make_explainers
@@ -54,7 +55,7 @@ def explaining(
     """What a run of a benchmark explains and scores."""
     return Explaining(
         opened,
-        chosen,
+        swept(chosen, opened),
         seed=seed,
         batch_size=batch_size or made.batch_size,
         extra=[metric for metric in extra if metric.name not in made.metrics],

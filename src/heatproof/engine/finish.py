@@ -10,7 +10,7 @@ from heatproof.benchmarks.base import Reference
 from heatproof.engine.sources import Source
 from heatproof.errors import HeatproofError
 from heatproof.explainers import explainers
-from heatproof.harmless import csv_writer
+from heatproof.harmless import csv_bytes
 from heatproof.lazy import pl
 from heatproof.progress import Progress
 from heatproof.results.agreement import Orders
@@ -19,7 +19,6 @@ from heatproof.results.leaderboard import AXES, COLUMNS, FURTHER, leaderboard
 from heatproof.results.verdict import Evidence, judge, methods_of
 from heatproof.run_folder import LEADERBOARD, STATISTICS, SUMMARY, VERDICT, RunFolder, ScoreRows, parquet
 from heatproof.story import Story
-from heatproof.workspace import write_whole
 
 BLOCK = "block drawn"
 """The column that says what cases were drawn together by a run that stopped once it was settled."""
@@ -61,8 +60,8 @@ def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress
     progress("scoring: tables", 1, 3)
     verdict = judge(Evidence(scores, orders, table, story, entries, seed, len(folder.failures())))
     folder.write_json(folder.path(VERDICT), verdict.plain())
-    write_whole(folder.path(LEADERBOARD), csv_writer(table.select(*COLUMNS)))
-    write_whole(folder.path(STATISTICS), csv_writer(table.select(*AXES, "n", *FURTHER)))
+    folder.store(folder.path(LEADERBOARD), csv_bytes(table.select(*COLUMNS)))
+    folder.store(folder.path(STATISTICS), csv_bytes(table.select(*AXES, "n", *FURTHER)))
     ending = opened.conclude(remembered[0], remembered[1], table)
     notes = (*([settled["text"]] if settled else []), *ending.notes)
     told = replace(story, notes=notes, marks=tuple(ending.marks))
@@ -94,7 +93,7 @@ def every_row(
     remembered.append(pl.concat(kept, how="diagonal"))
     summary = source.opened.summarise(remembered[0])
     remembered.append(summary)
-    write_whole(folder.path(SUMMARY), lambda path: path.write_bytes(parquet(summary)))
+    folder.store(folder.path(SUMMARY), parquet(summary))
     if len(summary):
         yield summary
 

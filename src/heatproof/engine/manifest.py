@@ -21,6 +21,7 @@ from heatproof.devices import FULL, Precision, title_of
 from heatproof.engine.plan import explained_quantity, folder_name
 from heatproof.explainers.adapters import FunctionExplainer
 from heatproof.explainers.base import Explainer
+from heatproof.explainers.base import explainers as registered
 from heatproof.run_folder import FORMAT
 
 if TYPE_CHECKING:
@@ -139,7 +140,13 @@ def describe(explainer: Explainer) -> dict[str, Any]:
         "parameters": json.loads(json.dumps(explainer.parameters, default=str)),
         "limits": {f.name: getattr(explainer, f.name) for f in fields(explainer) if not f.compare},
         "source": source_hash(explainer),
-    }
+    } | package_of(explainer)
+
+
+def package_of(explainer: Explainer) -> dict[str, str]:
+    """The package and version that a plug-in's explainer comes from; nothing for others."""
+    found = () if explainer.is_ours else registered.plugins()
+    return {"package": f"{p.package} {p.version}" for p in found if p.name == explainer.name}  # noqa: B035
 
 
 def short_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -162,7 +169,10 @@ def short_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def base_name(entry: Mapping[str, Any]) -> str:
     """What an explainer is called before its parameters: `randomised:grad_cam` is a name of its own."""
-    return str(entry["name"] if entry["name"] and "of" not in entry["parameters"] else entry["explainer"])
+    if not entry["name"] or not set(entry["parameters"]) <= {"of", "quantity"}:
+        return str(entry["name"] if entry["name"] and "of" not in entry["parameters"] else entry["explainer"])
+    of = entry["parameters"].get("of", "")
+    return f"{entry['name']}:{of.partition(':')[0]}" if of else str(entry["name"])
 
 
 def source_hash(explainer: Explainer) -> str | None:

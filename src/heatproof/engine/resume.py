@@ -7,6 +7,7 @@ computed anew, and the run says so.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from heatproof.errors import HeatproofError
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.progress import Progress
-from heatproof.run_folder import RunFolder
+from heatproof.run_folder import LEDGER, MANIFEST, DamagedError, RunFolder
 
 PROBED = 4
 """Cases whose logits are stored."""
@@ -52,7 +53,12 @@ def first_chunks(opened: Opened) -> Iterator[Any]:
 
 def go_on(folder: RunFolder, manifest: dict[str, Any], source: Source, progress: Progress) -> dict[str, Any]:
     """The manifest to go on with, once the folder is seen to hold the same run and what differs is forgotten."""
-    old = folder.manifest()
+    try:
+        old = folder.manifest() if folder.has_run else None
+    except DamagedError:
+        old = None
+    if old is None:
+        return made_anew(folder, manifest, source, progress)
     differing = differences(identity(old), identity(manifest))
     if differing:
         raise HeatproofError(
@@ -65,9 +71,7 @@ def go_on(folder: RunFolder, manifest: dict[str, Any], source: Source, progress:
         folder.forget((entry["folder"] for entry in old["explainers"]), model)
         said.append(f"model {model} answers otherwise than when this run began, so its scores are computed anew.")
     folder.forget(changed_code(old["explainers"], manifest["explainers"]))
-    for name in changed_scores(folder, source, progress):
-        folder.forget([name])
-        said.append(f"{name} gives other scores than are stored, so they are computed anew.")
+    said += forget_changed(folder, source, progress)
     explainers = {entry["folder"]: entry for entry in [*old["explainers"], *manifest["explainers"]]}
     return {
         **manifest,
@@ -76,6 +80,31 @@ def go_on(folder: RunFolder, manifest: dict[str, Any], source: Source, progress:
         "machines": {**old["machines"], **manifest["machines"]},
         "said": [*old["said"], *said],
     }
+
+
+def made_anew(folder: RunFolder, manifest: dict[str, Any], source: Source, progress: Progress) -> dict[str, Any]:
+    """The manifest to go on with where run.json is lost: parts.jsonl must say that the parts are of the same run."""
+    if folder.identity != identity_hash(manifest):
+        raise HeatproofError(
+            f"{folder.path(MANIFEST)} is lost or damaged, and {LEDGER} does not say that what lies beside it belongs to"
+            " this run. Give the options that it was made with, or another folder with --out, or compute it anew with"
+            " --no-resume."
+        )
+    said = f"{MANIFEST} was lost or damaged, and is made anew; explainers that are not named now are no longer in it."
+    return {**manifest, "said": [said, *forget_changed(folder, source, progress)]}
+
+
+def forget_changed(folder: RunFolder, source: Source, progress: Progress) -> list[str]:
+    """Remove what does not come out again, and say so."""
+    said = []
+    for name in changed_scores(folder, source, progress):
+        folder.forget([name])
+        said.append(f"{name} gives other scores than are stored, so they are computed anew.")
+    return said
+
+
+def identity_hash(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity(manifest), sort_keys=True, default=str).encode()).hexdigest()
 
 
 def identity(manifest: Mapping[str, Any]) -> dict[str, Any]:

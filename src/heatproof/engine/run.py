@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,9 +15,10 @@ from heatproof.engine.manifest import machine_name, make_manifest
 from heatproof.engine.meter import Meter
 from heatproof.engine.plan import Unit
 from heatproof.engine.precision import settle_precision
-from heatproof.engine.resume import go_on, probe
+from heatproof.engine.resume import go_on, identity_hash, probe
 from heatproof.engine.settling import Settling, UntilSettled
 from heatproof.engine.sources import Explaining, Result, Source
+from heatproof.errors import HeatproofError
 from heatproof.executors import Failure
 from heatproof.executors.base import Enough
 from heatproof.executors.choice import Execution
@@ -56,17 +57,19 @@ def run_source(
         source, said = settle_precision(source, progress)
         probed, layers = probe(source), layers_read(source)
     manifest = make_manifest(source, name, seed, options or {}, probed, layers)
-    if folder.has_run and resume:
+    if folder.holds_run and resume:
         manifest = go_on(folder, manifest, source, progress)
-    elif folder.has_run:
+    elif folder.holds_run:
         folder.clear()
     manifest["said"] = list(dict.fromkeys([*manifest["said"], *said]))
     folder.write_manifest(manifest)
+    folder.begin(identity_hash(manifest), {unit.folder for unit in source.units()})
     settling = Settling.of(source, folder, until, seed) if until and isinstance(source, Explaining) else None
     if settling is not None:
         tasks = settling.missing()
     else:
-        tasks = source.tasks([unit for unit in source.units() if not folder.has(unit.folder, unit.chunk)])
+        wanted = source.units()
+        tasks = source.tasks([unit for unit in wanted if not folder.has(unit.folder, unit.chunk, source.keep_all)])
     meter = Meter(tasks, progress)
 
     def deliver(place: int, outcome: list[Result | Failure] | Failure) -> None:
@@ -97,8 +100,19 @@ def run_source(
     if settling is not None:
         manifest["settled"] = settling.told()
         folder.write_manifest(manifest)
+    else:
+        require_all(folder, wanted)
     with side_by_side(threads):
         return finish(folder, source, manifest, progress)
+
+
+def require_all(folder: RunFolder, units: Sequence[Unit]) -> None:
+    """Every unit must have left its rows, or why there are none: a table of what others have left would be wrong."""
+    if lost := [unit for unit in units if not folder.is_accounted_for(unit.folder, unit.chunk)]:
+        raise HeatproofError(
+            f"{len(lost):,} of {len(units):,} parts have vanished from {folder.folder} since they were written"
+            f" ({folder.part(lost[0].folder, lost[0].chunk)}); run again to compute them anew."
+        )
 
 
 def failure_of(unit: Unit, failure: Failure) -> dict[str, Any]:

@@ -78,7 +78,9 @@ class Settling:
     def missing(self) -> list[Task]:
         """The tasks that the folder lacks, block by block; none once it is settled."""
         lacking = {
-            name: [unit for unit in self.units[name] if not self.folder.has(unit.folder, unit.chunk)]
+            name: [
+                unit for unit in self.units[name] if not self.folder.has(unit.folder, unit.chunk, self.source.keep_all)
+            ]
             for name in self.blocks
         }
         self.waits_for = {name: set(units) for name, units in lacking.items()}

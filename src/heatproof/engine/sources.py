@@ -52,6 +52,7 @@ class Source(ABC):
     device: str = "cpu"
     precision: Precision = FULL
     exact: Collection[str] = ()
+    keep_all: bool = False
 
     @property
     def story(self) -> Story:

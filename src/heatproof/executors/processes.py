@@ -21,6 +21,7 @@ from heatproof.executors.packing import pack, unpack
 from heatproof.executors.set_up import FORKS, ONE_THREAD, set_up_worker
 from heatproof.lazy import np
 from heatproof.progress import listening
+from heatproof.workspace import is_alive
 
 LOOKS = 0.2
 """Seconds between two looks at how far tasks are."""
@@ -178,16 +179,3 @@ def shared_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def is_alive(process: int) -> bool:
-    """Whether a process of this number runs."""
-    if os.name == "nt":  # asking would end it
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's
-        pass
-    return True

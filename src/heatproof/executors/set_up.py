@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LIMITS = ("MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -25,6 +25,8 @@ LOOKS = 0.5
 # Parameters of glibc's mallopt, and what they are set to: large blocks are taken from a heap that is kept, instead of
 # being mapped anew and cleared by the system at every pass of a network.
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+PR_SET_PDEATHSIG = 1
+"""Of Linux' prctl."""
 KEPT_FREE = 2**30
 LARGEST_ON_HEAP = 2**30
 GROWS_BY = 64 * 2**20
@@ -54,6 +56,8 @@ def set_up_worker(parent: int, folder: Path) -> None:
     """What a worker process does first: it leaves Ctrl-C to its parent, ends when that does, and takes a number."""
     global _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if FORKS:
+        end_with_server()
     keep_memory()
     _number = next(number for number in itertools.count() if taken(folder / f"worker-{number}"))
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
@@ -66,6 +70,15 @@ def taken(path: Path) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def end_with_server() -> None:
+    """Let the system end this process with the one that it was forked from, which ends when the parent does.
+
+    A thread that looks comes too late where a kernel keeps the interpreter for itself.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def end_with(parent: int) -> None:

@@ -183,7 +183,7 @@ def looked_up(run: Run, progress: Progress) -> float:
         raise HeatproofError("the model has changed since the run.")
     if check_files(seen.drawn, seen.side, seen.fit, progress) != run.manifest["cases"]:
         raise HeatproofError("the pictures have changed since the run.")
-    alone = accuracy_alone(seen.classifier, seen.outputs, seen.drawn, seen.side, seen.fit, progress)
+    alone = accuracy_alone(seen.classifier, seen.outputs, seen.drawn, seen.sizes, seen.fit, progress)
     if alone is None:
         raise HeatproofError("its pictures are too small for the network, one by one.")
     return alone.mean_class_accuracy

@@ -64,8 +64,10 @@ def look(name: str, model: torch.nn.Module, batch: Batch) -> Seen:
         outputs = model(batch.inputs.detach().requires_grad_(), *batch.context)
     if not attention.maps:
         raise HeatproofError(
-            f"{name} needs a transformer, and no attention was seen in this model;"
-            " take a class activation map or a gradient method (heatproof list explainers)."
+            f"{name} needs a transformer, and no attention was seen in this model. If it has some, it is computed in"
+            " one kernel and never written down (flash attention): make the network with attention written out or by"
+            " torch's scaled_dot_product_attention (transformers: attn_implementation='eager'). If it has none, take a"
+            " class activation map or a gradient method (heatproof list explainers)."
         )
     require_one_grid(attention.maps, name)
     tokens = attention.maps[-1].shape[-1]
@@ -184,6 +186,9 @@ class Chefer(ScoreExplainer):
         return 2 if self.weights == "attention" else 4
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        from heatproof.explainers.compiled import require_gradients
+
+        require_gradients(model, self.name)
         seen = look(self.name, model, batch)
         score = quantity_of(seen.outputs, batch.target, self.quantity).sum()
         gradients = gradients_of(score, seen.maps.maps, len(batch))
@@ -232,7 +237,9 @@ class LeGrad(ScoreExplainer):
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         from heatproof.explainers.attention_blocks import read_early
+        from heatproof.explainers.compiled import require_gradients
 
+        require_gradients(model, self.name)
         with torch.enable_grad():
             early = read_early(self.name, model, batch, lambda: look(self.name, model, batch))
         total = torch.zeros(len(batch), early.seen.tokens).to(early.seen.blocks[0].detach())

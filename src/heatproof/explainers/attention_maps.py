@@ -119,7 +119,8 @@ def grid_of(patches: torch.Size | None, tokens: int, method: str) -> torch.Size:
     if patches is None or not 0 <= tokens - prod(patches) <= FURTHER_TOKENS:
         found = "no convolution" if patches is None else "a grid of " + " x ".join(map(str, patches))
         raise HeatproofError(
-            f"{method} cannot lay out {tokens} tokens: the patch embedding made {found}."
-            " It needs one token for each patch of a convolution, without windows or merging."
+            f"{method} cannot lay out {tokens} tokens as a map: the patch embedding made {found}."
+            " It needs one token for each patch of a convolution, without windows or merging; take"
+            " lrp:composite=attn_lrp or a gradient method, which need no grid."
         )
     return patches

@@ -22,7 +22,18 @@ Target = Literal["logit", "probability", "log_probability", "both"]
 """What a run explains; both: logit and probability, in tables of their own."""
 LooksAt = Literal["values", "relus", "layers"]
 
-explainers: Registry[type[Explainer]] = Registry("explainer")
+
+def admitted(name: str, found: Any) -> type[Explainer]:
+    """The class that a plug-in's entry point names, under that name."""
+    if not isinstance(found, type) or not issubclass(found, Explainer):
+        raise HeatproofError(f"it must be a subclass of heatproof.Explainer, and is {found!r}.")
+    if vars(found).get("name", name) != name:
+        raise HeatproofError(f"it is registered as {found.name!r}; the entry point must have the same name.")
+    found.name = name
+    return found
+
+
+explainers: Registry[type[Explainer]] = Registry("explainer", "heatproof.explainers", admitted)
 register_explainer = explainers.register_class
 """Class decorator: the explainer is known by this name on the command line, in files and in Python."""
 
@@ -178,6 +189,9 @@ class ScoreExplainer(Explainer):
         self, model: torch.nn.Module, inputs: torch.Tensor, context: tuple[torch.Tensor, ...], target: torch.Tensor
     ) -> torch.Tensor:
         """d score / d inputs, row by row."""
+        from heatproof.explainers.compiled import require_gradients
+
+        require_gradients(model, self.name)
         with torch.enable_grad():
             inputs = inputs.detach().requires_grad_()
             total = self.score(model, inputs, context, target).sum()
@@ -249,16 +263,23 @@ class SampledExplainer(ScoreExplainer):
 def slope(total: torch.Tensor, inputs: torch.Tensor, retain_graph: bool = False) -> torch.Tensor:
     """d total / d inputs."""
     require_gradient(total)
-    return torch.autograd.grad(total, inputs, retain_graph=retain_graph)[0]
+    (found,) = torch.autograd.grad(total, inputs, retain_graph=retain_graph, allow_unused=True)
+    if found is None:  # the score has a gradient, but to weights alone
+        raise no_gradient()
+    return found
 
 
 def require_gradient(total: torch.Tensor) -> None:
     """The score must depend on the inputs in a way that autograd can follow."""
     if not total.requires_grad:
-        raise HeatproofError(
-            "no gradient leads from the model's outputs to its inputs: its forward detaches them, or runs within"
-            " torch.no_grad. Take that out, or take a method that asks for scores only (rise, lime, occlusion ...)."
-        )
+        raise no_gradient()
+
+
+def no_gradient() -> HeatproofError:
+    return HeatproofError(
+        "no gradient leads from the model's outputs to its inputs: its forward detaches them, or runs within"
+        " torch.no_grad. Take that out, or take a method that asks for scores only (rise, lime, occlusion ...)."
+    )
 
 
 def context_rows(batch: Batch, case: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heatproof.cases import Batch
 from heatproof.devices import device_of, seeded
@@ -151,6 +151,37 @@ def randomised(model: torch.nn.Module, seed: int) -> torch.nn.Module:
     for parameter, old in zip(copied.parameters(), model.parameters(), strict=True):
         parameter.data = torch.empty_like(old, device="cpu").copy_(parameter.data)
     return copied.to(device_of(model))
+
+
+@register_explainer("other_question")
+@dataclass(frozen=True, kw_only=True)
+class OtherQuestion(Around):
+    """Another explainer, asked something else about the same input: `other_question:lrp`.
+
+    A map that depends on what is asked scores higher than this one. It is the other question where cases know of one,
+    and a uniform map for a case that has none; where cases know of none it is class 0, or 1 where 0 is explained.
+    """
+
+    family = "floor"
+    paper = "after Arras et al. 2022"
+    cost = "as the other"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.other()
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}:{self.other().label}"
+
+    def passes(self, size: Size) -> int:
+        return self.other().passes(size)
+
+    def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
+        target, context = batch.other or ((batch.target == 0).to(batch.target), batch.context)
+        asked = replace(batch, target=target.clamp(min=0), context=context)
+        found = self.other()(model, asked, rng)
+        return torch.where((target >= 0).view(-1, *[1] * (found.ndim - 1)), found, 1.0)
 
 
 @register_explainer("oracle")

@@ -1,4 +1,4 @@
-"""Models that run as compiled graphs, TorchScript and torch.export: what can be seen of them, and what cannot."""
+"""Models that run as compiled graphs (TorchScript, torch.export) or on whole numbers: what can be seen of them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,24 @@ def require_functions(model: nn.Module, explainer: str) -> None:
         raise_hidden("torch.export", explainer)
 
 
+def require_gradients(model: nn.Module, explainer: str) -> None:
+    """An error for a quantised model: its layers have no gradients, and what goes around them would be half of it."""
+    found = next((name for name, module in model.named_modules() if is_quantised(module)), None)
+    if found is not None:
+        raise HeatproofError(
+            f"{explainer} needs gradients, and layer {found!r} of the model is quantised, which has none. Give the"
+            " network as it was before, or take a method that asks for scores only (rise, lime, occlusion ...)."
+        )
+
+
+def is_quantised(module: nn.Module) -> bool:
+    """Whether it is one of torch's own layers of whole numbers."""
+    return ".quantized" in type(module).__module__ and type(module).__module__.startswith("torch.")
+
+
 def require_layers(model: nn.Module, explainer: str) -> None:
     """An error for a model whose layers cannot be read."""
+    require_gradients(model, explainer)
     if any(is_script(module) for module in model.modules()):
         raise_hidden("TorchScript", explainer)
 

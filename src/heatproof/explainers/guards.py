@@ -144,9 +144,26 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 
 @contextmanager
+def as_usual() -> Iterator[None]:
+    """In here torch computes as it does by itself: no autocast, float32 unless told. The caller's settings come back.
+
+    What is explained in less than full precision is said so (`--precision`), never by what happens to be switched on.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with ExitStack() as stack:
+            for kind in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
 def gradients_possible(batch: Batch) -> Iterator[Batch]:
-    """Outside of `torch.inference_mode`, and the batch without tensors that were made in it."""
-    with ExitStack() as stack:
+    """Outside of `torch.inference_mode` and autocast, and the batch without tensors that were made in it."""
+    with as_usual(), ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
         tensors = (batch.inputs, batch.target, *batch.context, *batch.masks.values())

@@ -59,8 +59,9 @@ def row_cost(model: nn.Module, batch: Batch) -> RowCost:
     known = _row_costs.setdefault(model, {})
     if kind not in known:
         row = batch[:1]
-        with torch.enable_grad():
-            given = own_copies((row.inputs.detach().requires_grad_(), *row.context))
+        gradients = not getattr(model, "only_asked", False)  # a black box has none, and keeps nothing for them
+        with torch.set_grad_enabled(gradients):
+            given = own_copies((row.inputs.detach().requires_grad_(gradients), *row.context))
             with Footprint() as footprint:
                 model.forward(*given)  # not called as model(...): hooks, which may count passes, need not know
         weights = sum(size(parameter) for parameter in model.parameters())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -15,38 +13,18 @@ from heatproof.explainers.base import Explainer, ScoreExplainer, explainers
 from heatproof.explainers.libraries import LIBRARIES
 from heatproof.explainers.noised import OWN, Noised
 from heatproof.loading import load_object, names_object
+from heatproof.specs import read_literal, split_parameters, split_specs
 
-
-def split_at_commas(text: str) -> list[str]:
-    """The pieces between commas that stand in no brackets."""
-    return re.split(r",(?![^(\[]*[)\]])", text)
-
-
-def read_literal(text: str) -> Any:
-    """A number, truth value, None or tuple as Python writes it; anything else is itself."""
-    try:
-        return ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return text
-
-
-def split_specs(text: str) -> list[str]:
-    """Cut a comma-separated list; `name=value` pieces belong to the explainer before them."""
-    specs: list[str] = []
-    for piece in (piece.strip() for piece in split_at_commas(text)):
-        if specs and "=" in piece and ":" not in piece.split("=")[0]:
-            specs[-1] += "," + piece
-        elif piece:
-            specs.append(piece)
-    return specs
+AROUND = ("randomised", "other_question")
+"""Explainers whose only parameter is another explainer."""
 
 
 def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any], **parameters: Any) -> Explainer:
     """An explainer from a spec, a class, a function `(model, inputs, target) -> relevance`, or itself."""
     if isinstance(what, str):
         outer, colon, inner = what.partition(":")
-        if outer == "randomised" and colon and not inner.startswith("of="):
-            return make_explainer("randomised", of=inner, **parameters)
+        if outer in AROUND and colon and not inner.startswith("of="):
+            return make_explainer(outer, of=inner, **parameters)
         if outer == "noised" and colon and not inner.startswith((*(f"{name}=" for name in OWN), "of=")):
             return noised(inner, parameters)
         name, assignments = split_parameters(what)
@@ -116,20 +94,6 @@ def make_explainers(specs: str | Iterable[Any] | Callable[..., Any]) -> list[Exp
         if explainer.label in [other.label for other in made[:i]]:
             raise HeatproofError(f"explainer {explainer.label!r} is listed twice; functions need different names.")
     return made
-
-
-def split_parameters(spec: str) -> tuple[str, dict[str, str]]:
-    """`name:a=1,b=2` as the name and its assignments; the name may itself hold a colon (`file.py:Name`)."""
-    name, colon, tail = spec.rpartition(":")
-    if not colon or "=" not in tail:
-        return spec, {}
-    assignments: dict[str, str] = {}
-    for piece in split_at_commas(tail):
-        key, equals, value = piece.partition("=")
-        if not equals or not key.strip():
-            raise HeatproofError(f"cannot read {piece!r} in {spec!r}; write parameters as name:key=value,key=value.")
-        assignments[key.strip()] = value.strip()
-    return name, assignments
 
 
 def check_names(name: str, cls: type[Explainer], parameters: Iterable[str]) -> None:

@@ -15,9 +15,10 @@ their own, and no other scorer can. Every function returns one float64 value per
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from heatproof.errors import HeatproofError
 from heatproof.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,8 +26,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 GENERIC_NEEDS = ("mask", "model")
 """What any scorer can hand to a metric beside the heatmap."""
 
-Uniform: TypeAlias = Literal["mask_share", "half", "window"]
-"""What a uniform map gets: the mask's share of the picture, one half, or the score of the window in the middle."""
+Uniform: TypeAlias = Literal["mask_share", "half", "window", "everything", "one", "balanced", "balanced_f1", "scene"]
+"""What a uniform map gets: the mask's share of the picture, one half, the score of the window in the middle, the mask's
+share again as what marks everything (of which a random map may get more or less), or one. Where signs count: what a map
+gets that speaks as much for as against everywhere, one half, or the F1 score that comes of it. Or what it gets in this
+very scene, by the sizes of its objects."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,18 @@ class Metric:
         return all(need in GENERIC_NEEDS for need in self.needs)
 
 
-metrics: Registry[Metric] = Registry("metric")
+def admitted(name: str, found: Any) -> Metric:
+    """The metric that a plug-in's entry point names: described already, or a function with the usual parameters."""
+    from heatproof.metrics.spec import described
+
+    if isinstance(found, Metric):
+        return replace(found, name=name)
+    if not callable(found) or isinstance(found, type):
+        raise HeatproofError(f"it must be a function (heatmap, mask) -> values, and is {found!r}.")
+    return described(name, found)
+
+
+metrics: Registry[Metric] = Registry("metric", "heatproof.metrics", admitted)
 
 
 def register_metric(

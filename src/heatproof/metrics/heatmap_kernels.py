@@ -1,4 +1,4 @@
-"""The inner loops of mass and rank accuracy, compiled by Numba: pool, add up, select, count.
+"""The inner loops of scores against masks, compiled by Numba: pool, add up, select, sort, count.
 
 One file on purpose: Numba's cache looks only at the file of the function that is called from Python.
 """
@@ -168,3 +168,295 @@ def score(
                     if ranked:
                         kth = kth_largest(bits, sizes[m], left, bins)
                         rank[p, m, b] = rank_of(bits, kth, masks[m, b], sizes[m])
+
+
+# Every score of a mask at once, positions that count neither way left out.
+
+OUTSIDE, INSIDE, VOID = 0, 1, 2
+"""What the truth says of a position."""
+MASS, RANK, POINTING, AUC, PRECISION, BEST_IOU, ADAPTIVE_IOU, PIXELS, TWO_CLASSES = range(9)
+"""Places of the scores."""
+SCORES, BY_ORDER = 9, (RANK, POINTING, AUC, PRECISION, BEST_IOU)
+DIGIT = 11
+DIGITS = 1 << DIGIT
+LEAST_SQUARED, MOST_SQUARED = 1e-150, 1e150
+"""Between these, squares keep the order of what is squared, and their roots are exact."""
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def sort_keys(keys: NDArray[Any], other: NDArray[Any]) -> None:
+    """Sort unsigned whole numbers, ascending: by their lowest digits first."""
+    count, rounds = len(keys), -(-8 * keys.itemsize // DIGIT)
+    counts = np.zeros((rounds, DIGITS), np.int64)
+    for n in range(count):
+        key = np.uint64(keys[n])
+        for digit in range(rounds):
+            counts[digit, (key >> np.uint64(digit * DIGIT)) & np.uint64(DIGITS - 1)] += 1
+    here, there, moved = keys, other[:count], False
+    for digit in range(rounds):
+        shift = np.uint64(digit * DIGIT)
+        place = counts[digit]
+        if count == 0 or place[(np.uint64(here[0]) >> shift) & np.uint64(DIGITS - 1)] == count:
+            continue  # all are alike in it
+        before = 0
+        for value in range(DIGITS):
+            this = place[value]
+            place[value] = before
+            before += this
+        for n in range(count):
+            own = (np.uint64(here[n]) >> shift) & np.uint64(DIGITS - 1)
+            there[place[own]] = here[n]
+            place[own] += 1
+        here, there, moved = there, here, not moved
+    if moved:
+        keys[:] = here
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def ordered(
+    values: Floats, inside: NDArray[np.bool_], keys: NDArray[Any], other: NDArray[Any], narrow: NDArray[np.float32]
+) -> None:
+    """Keys of non-negative values in ascending order: the bits of the value, and lowest whether it lies inside.
+
+    Zeros, of which there may be many, are not sorted. Keys of 32 bits are of values that float32 holds exactly.
+    """
+    is_narrow = keys.itemsize == 4
+    zeros, zeros_inside = 0, 0
+    for n in range(len(values)):
+        if values[n] == 0:
+            zeros += 1
+            zeros_inside += inside[n]
+        if is_narrow:
+            narrow[n] = values[n]
+    place, short, wide = zeros, narrow.view(np.uint32), values.view(np.uint64)
+    for n in range(len(values)):
+        if values[n] != 0:
+            bits = np.uint64(short[n]) if is_narrow else wide[n]
+            keys[place] = (bits << np.uint64(1)) | np.uint64(inside[n])
+            place += 1
+    sort_keys(keys[zeros:place], other)
+    keys[: zeros - zeros_inside] = 0
+    keys[zeros - zeros_inside : zeros] = 1
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def walk(keys: NDArray[Any], size: int, found: Floats) -> None:
+    """Rank accuracy, ROC AUC, average precision and best IoU from ordered keys, from the largest value down.
+
+    Positions of one value come together: what follows from them does not depend on their order.
+    """
+    count = len(keys)
+    taken, hits, pairs, precision, best, ranked = 0, 0, 0.0, 0.0, 0.0, False
+    n = count - 1
+    while n >= 0:
+        value = keys[n] >> 1
+        more, more_inside = 0, 0
+        while n >= 0 and keys[n] >> 1 == value:
+            more += 1
+            more_inside += keys[n] & 1 == 1
+            n -= 1
+        if not ranked and taken + more >= size:
+            found[RANK] = (hits + (size - taken) * (more_inside / more)) / size
+            ranked = True
+        pairs += (more - more_inside) * (hits + more_inside / 2)
+        taken += more
+        hits += more_inside
+        if more_inside:
+            precision += more_inside * (hits / taken)
+            overlap = hits / (size + taken - hits)
+            best = overlap if overlap > best else best
+    found[AUC] = pairs / (float(size) * (count - size))
+    found[PRECISION] = precision / size
+    found[BEST_IOU] = best
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def two_classes(keys: NDArray[Any], heights: Floats, narrow: NDArray[np.float32]) -> float:
+    """Average precision of background and object together: each position once as 1 - h, once as h, h from 0 to 1.
+
+    Half for a map that is the same everywhere. Two pointers walk down both lists, which are in order already.
+    """
+    count, is_narrow = len(keys), keys.itemsize == 4
+    short, wide = narrow.view(np.uint32), heights.view(np.uint64)
+    for n in range(count):
+        if is_narrow:
+            short[n] = keys[n] >> 1
+            heights[n] = narrow[n]
+        else:
+            wide[n] = keys[n] >> 1
+    least, span = heights[0], heights[count - 1] - heights[0]
+    if span <= 0 or not math.isfinite(span):
+        return 0.5
+    for n in range(count):
+        heights[n] = (heights[n] - least) / span
+    up, down = 0, count - 1
+    taken, hits, found = 0, 0, 0.0
+    while up < count or down >= 0:
+        high = heights[down] if down >= 0 else -1.0
+        low = 1 - heights[up] if up < count else -1.0
+        value = high if high > low else low
+        more, more_hits = 0, 0
+        while down >= 0 and heights[down] == value:
+            more += 1
+            more_hits += keys[down] & 1 == 1
+            down -= 1
+        while up < count and 1 - heights[up] == value:
+            more += 1
+            more_hits += keys[up] & 1 == 0
+            up += 1
+        taken += more
+        hits += more_hits
+        found += more_hits * (hits / taken)
+    return found / count
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def at_mean(values: Floats, inside: NDArray[np.bool_], size: int, found: Floats) -> None:
+    """IoU and share of rightly marked positions, where all are marked that reach the map's mean."""
+    threshold, most = add_up(values) / len(values), values.max()
+    threshold = most if threshold > most else threshold  # by rounding, where all are alike
+    hits, marked = 0, 0
+    for n in range(len(values)):
+        over = values[n] >= threshold
+        marked += over
+        hits += over & inside[n]
+    found[ADAPTIVE_IOU] = hits / (size + marked - hits)
+    found[PIXELS] = (len(values) - size - marked + 2 * hits) / len(values)
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def points_at(values: Floats, near: NDArray[np.bool_]) -> float:
+    """Of the positions of the largest value, the share that lies on the mask or near it."""
+    most, peaks, right = values.max(), 0, 0
+    for n in range(len(values)):
+        peak = values[n] == most
+        peaks += peak
+        right += peak & near[n]
+    return right / peaks
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def is_finite(values: Floats) -> bool:
+    """Whether all are; finite values may add up to more than there is, so then each is looked at."""
+    finite = True
+    if not math.isfinite(add_up(values)):
+        for n in range(len(values)):
+            finite &= math.isfinite(values[n])
+    return finite
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def signs_and_squares(row: NDArray[Any]) -> tuple[bool, bool]:
+    """Whether any value is negative, and whether all have squares that keep their order."""
+    negative, safe = False, True
+    for n in range(len(row)):
+        size = abs(float(row[n]))
+        negative |= row[n] < 0
+        safe &= size == 0 or (size > LEAST_SQUARED and size < MOST_SQUARED)
+    return negative, safe
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def score_truth(
+    relevance: NDArray[Any],
+    truth: NDArray[np.uint8],
+    near: NDArray[np.bool_],
+    codes: NDArray[np.int64],
+    both: int,
+    keys: NDArray[Any],
+    found: Floats,
+    state: NDArray[np.int8],
+) -> None:
+    """Fill found (P, B, 9) and state (P, B) of relevance (B, C, N) against truth (B, N), `near` with a tolerance.
+
+    Nothing is done twice: with one channel there are the values' sizes, their positive parts, and the squares of
+    both, which have the same order. `keys` (2, N) says by its type how wide they must be. TWO_CLASSES is of the
+    pooling `both` alone, which must not be squared.
+    """
+    cases, channels, positions = relevance.shape
+    pooled, kept, heights = np.empty(positions), np.empty(positions), np.empty(positions)
+    narrow = np.empty(positions, np.float32)
+    inside, close = np.empty(positions, np.bool_), np.empty(positions, np.bool_)
+    made = np.empty((2, 2), np.int64)
+    for b in range(cases):
+        count, size = 0, 0
+        for n in range(positions):
+            is_inside = truth[b, n] == INSIDE
+            inside[count], close[count] = is_inside, near[b, n]
+            size += is_inside
+            count += truth[b, n] != VOID
+        negative, safe = signs_and_squares(relevance[b, 0])
+        safe &= channels == 1
+        made[:] = -1
+        for p in range(len(codes)):
+            if size == 0 or size == count:
+                state[p, b] = NO_TRUTH
+                continue
+            kind, square = int(negative and codes[p] in (1, 6, 7, 8, 9)), int(codes[p] in (5, 9))
+            like = made[kind, square] if safe and codes[p] != both else -1
+            if like >= 0:
+                found[p, b, :TWO_CLASSES], state[p, b] = found[like, b, :TWO_CLASSES], state[like, b]
+                continue
+            pool_into(relevance[b], codes[p], pooled)
+            values, here = pooled, 0
+            if count < positions:
+                for n in range(positions):
+                    if truth[b, n] != VOID:
+                        kept[here] = pooled[n]
+                        here += 1
+                values = kept[:count]
+            scores, marks = found[p, b], inside[:count]
+            if not is_finite(pooled):
+                state[p, b] = NOT_FINITE
+            elif values.max() == 0:
+                state[p, b] = ALL_ZERO
+            else:
+                state[p, b] = DEFINED
+                scores[MASS] = share_inside(values, marks)
+                at_mean(values, marks, size, scores)
+                root = made[kind, 0] if safe and square else -1
+                if root >= 0 and codes[p] != both:
+                    for k in BY_ORDER:
+                        scores[k] = found[root, b, k]
+                else:
+                    if square and keys.itemsize == 4:
+                        for n in range(count):  # what was squared, which float32 holds
+                            values[n] = math.sqrt(values[n])
+                    scores[POINTING] = points_at(values, close[:count])
+                    ordered(values, marks, keys[0], keys[1], narrow)
+                    walk(keys[0, :count], size, scores)
+                    if codes[p] == both:
+                        scores[TWO_CLASSES] = two_classes(keys[0, :count], heights, narrow)
+            if safe:
+                made[kind, square] = p
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def signed_sums(relevance: NDArray[Any], truth: NDArray[np.uint8], sums: Floats) -> None:
+    """Fill sums (4, M, B): positive inside, positive outside, negative inside and outside by their sizes.
+
+    Of relevance (B, C, N), its channels added up, and truth (M, B, N). A value that is not finite makes all of them so.
+    """
+    cases, channels, positions = relevance.shape
+    values = np.empty(positions)
+    for b in range(cases):
+        values[:] = 0.0
+        for c in range(channels):
+            for n in range(positions):
+                values[n] += float(relevance[b, c, n])
+        for m in range(len(truth)):
+            positive, positive_outside, negative, negative_outside = 0.0, 0.0, 0.0, 0.0
+            for n in range(positions):
+                value, where = values[n], truth[m, b, n]
+                if where == VOID:
+                    continue
+                if not math.isfinite(value):
+                    positive, positive_outside, negative, negative_outside = math.nan, math.nan, math.nan, math.nan
+                elif where == INSIDE:
+                    positive += max(value, 0.0)
+                    negative += max(-value, 0.0)
+                else:
+                    positive_outside += max(value, 0.0)
+                    negative_outside += max(-value, 0.0)
+            sums[0, m, b], sums[1, m, b] = positive, positive_outside
+            sums[2, m, b], sums[3, m, b] = negative, negative_outside

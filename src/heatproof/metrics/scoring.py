@@ -37,12 +37,29 @@ def score_with(
     for pooling in poolings:
         heatmap = pool(relevance, pooling)
         for truth, mask in truths.items():
-            found = call_metric(metric, heatmap, mask, model, batch)
+            found = call_counted(metric, heatmap, mask, model, batch)
             problem = values_problem(metric, found, batch.ids)
             if problem:
                 raise HeatproofError(problem)
             values[metric.name, truth, pooling] = found.detach()
     return values
+
+
+def call_counted(
+    metric: Metric, heatmap: torch.Tensor, mask: torch.Tensor | None, model: torch.nn.Module, batch: Batch
+) -> Any:
+    """The metric of the positions that count: where some do not, each case is a row of those that do.
+
+    A metric that asks the model sees them all.
+    """
+    if batch.void is None or mask is None or "model" in metric.needs:
+        return call_metric(metric, heatmap, mask, model, batch)
+    kept = ~batch.void
+    rows = [
+        call_metric(metric, heatmap[i][kept[i]][None], mask[i][kept[i]][None], model, batch[i : i + 1])
+        for i in range(len(batch))
+    ]
+    return torch.cat(rows) if rows else call_metric(metric, heatmap, mask, model, batch)
 
 
 def call_metric(

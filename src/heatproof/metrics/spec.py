@@ -1,4 +1,4 @@
-"""Metrics from words: `mass_accuracy`, `mine.py:my_metric`, `package.module:my_metric`; or from functions."""
+"""Metrics from words: `mass_accuracy`, `mine.py:metric`, `package.module:metric`, `quantus:NAME`; or from functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any, TypeAlias
 from heatproof.errors import HeatproofError
 from heatproof.loading import load_object, names_object
 from heatproof.metrics.base import Metric, metrics
+from heatproof.specs import split_specs
 
+QUANTUS = "quantus:"
+"""How the names of Quantus' metrics begin."""
 MetricLike: TypeAlias = str | Metric | Callable[..., Any]
 
 SIGNATURES: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -24,7 +27,7 @@ SIGNATURES: dict[tuple[str, ...], tuple[str, ...]] = {
 
 def load_metrics(text: str | Sequence[MetricLike]) -> list[Metric]:
     """All metrics of a list, or of a comma-separated text; the same one twice is an error."""
-    pieces = [piece.strip() for piece in text.split(",") if piece.strip()] if isinstance(text, str) else text
+    pieces = split_specs(text) if isinstance(text, str) else text
     found = [load_metric(piece) for piece in pieces]
     if not found:
         raise HeatproofError("no metric is named; give at least one (heatproof list metrics).")
@@ -36,6 +39,10 @@ def load_metrics(text: str | Sequence[MetricLike]) -> list[Metric]:
 
 def load_metric(what: MetricLike) -> Metric:
     """A metric from its name, a reference to a function in a file or package, a function, or itself."""
+    if isinstance(what, str) and what.startswith(QUANTUS):
+        from heatproof.metrics.quantus import quantus_metric
+
+        return quantus_metric(what)
     if isinstance(what, str):
         return load_metric(load_object(what)) if names_object(what) else metrics[what]
     if isinstance(what, Metric):
@@ -53,6 +60,11 @@ def describe_function(function: Callable[..., Any]) -> Metric:
         raise HeatproofError(f"a metric needs a name: write {function!r} as a function with def.")
     if name in metrics:
         raise HeatproofError(f"metric {name!r} is registered already; choose another name for the function.")
+    return described(name, function)
+
+
+def described(name: str, function: Callable[..., Any]) -> Metric:
+    """The function as a metric of that name."""
     return Metric(
         name=name,
         title=name.replace("_", " ").capitalize(),

@@ -11,7 +11,7 @@ from heatproof.metrics.base import register_metric
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WindowRule = Literal["clipped", "literal"]
+WindowRule = Literal["clipped", "literal", "after", "before"]
 Svm = Literal["liblinear", "literal"]
 STEPS = 10_000
 """Iterations of the SVM, as published."""
@@ -23,6 +23,7 @@ def window_starts(relevance: torch.Tensor, length: int = 12, rule: WindowRule = 
     "clipped": start = argmax - length / 2, moved into the signal; this reproduces the published scores.
     "literal": equation 1 as printed. With i = argmax counted from 1, the window is centred on i only where
     length < i < positions - length; otherwise it is the first or the last `length` points.
+    "after" and "before": the window begins or ends with the maximum, moved into the signal.
     """
     starts = starts_around(relevance.argmax(1).cpu().numpy(), relevance.shape[1], length, rule)
     return torch.as_tensor(starts, device=relevance.device)
@@ -34,11 +35,12 @@ def starts_around(
     """The same from the places of the maxima (B,), without torch."""
     if length > positions:
         raise HeatproofError(f"a region of {length} points does not fit a signal of {positions}.")
-    start = np.clip(peak - length // 2, 0, positions - length)
-    if rule == "clipped":
-        return start
-    if rule != "literal":
+    if rule not in get_args(WindowRule):
         raise unknown_name("window rule", rule, get_args(WindowRule))
+    ahead = {"after": 0, "before": length - 1}.get(rule, length // 2)
+    start = np.clip(peak - ahead, 0, positions - length)
+    if rule != "literal":
+        return start
     start = np.where(peak + 1 <= length, 0, start)
     return np.where(peak + 1 >= positions - length, positions - length, start)
 
@@ -50,8 +52,14 @@ def window_mask(starts: torch.Tensor, positions: int, length: int = 12) -> torch
 
 
 def cut_windows(signals: NDArray[np.float64], starts: NDArray[np.int64], length: int = 12) -> NDArray[np.float64]:
-    """The points (B, length) of each signal (B, positions) inside its window."""
-    return np.take_along_axis(signals, starts[:, None] + np.arange(length), axis=1)
+    """The points (B, length) of each signal (B, positions) inside its window.
+
+    Of signals with channels, (B, channels, positions), those of all channels, (B, channels * length).
+    """
+    places = starts[:, None] + np.arange(length)
+    if signals.ndim == 3:
+        return np.take_along_axis(signals, places[:, None], axis=2).reshape(len(signals), signals.shape[1] * length)
+    return np.take_along_axis(signals, places, axis=1)
 
 
 @register_metric(
@@ -64,7 +72,7 @@ def roe_accuracy(
     test_labels: NDArray[Any],
     svm: Svm = "liblinear",
 ) -> NDArray[np.float64]:
-    """Whether a linear SVM that learnt on explained regions names the digit of each test region (1 or 0).
+    """Whether a linear SVM that learnt on explained regions names the class of each test region (1 or 0).
 
     One-vs-rest, squared hinge, C = 1; on whole signals it is right for 29.7 % of the test set, as in the paper.
     NaN where it cannot be trained (fewer than two classes).

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,15 +15,22 @@ from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, torch
 from heatproof.loading import names_object
+from heatproof.models.libraries import LIBRARIES, Recipe, Stretch, downloaded, known_labels
+from heatproof.mosaics.mosaics import twice
 from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 EMBEDDED = "object_classifier"
+PUBLISHED = "imagenet"
+"""The weights that the makers of a network publish, by name."""
+TRANSFORMER = "object_vit"
+SHIPPED = (EMBEDDED, TRANSFORMER)
+"""The networks that come with their weights."""
 SAME = 0.05
 """How far logits and gradients may be apart, relative to their norms, to count as the same under rounding."""
 PROGRAMS = (".pt", ".pth", ".ts", ".pt2")
-SETTINGS = ("mean", "std", "size", "fit", "labels")
+SETTINGS = ("mean", "std", "size", "fit", "labels", "interpolates")
 """What a factory may say about its network: see Classifier."""
 
 
@@ -30,8 +38,11 @@ SETTINGS = ("mean", "std", "size", "fit", "labels")
 class Classifier:
     """A network; how pixels become its inputs, (pixel / 255 - mean) / std; what its outputs mean.
 
-    size, fit  the side of the pictures that it was trained on, and how they became square; None if it does not say
-    labels     the output of each class; None: the classes of the pictures in the order of their names
+    size, fit     the side of the pictures that it was trained on, and how they became square; None if it does not say
+    labels        the output of each class; None: by `names`, or the classes of the pictures in the order of their names
+    names         what the network's library calls its outputs, in plain letters (libraries.plain_label)
+    stretched     where the network takes one size: makes one that interpolates its positions to others
+    interpolates  whether its positions are interpolated to the size of its inputs
     """
 
     name: str
@@ -41,6 +52,9 @@ class Classifier:
     size: int | None = None
     fit: Fit | None = None
     labels: Mapping[str, int] | None = None
+    names: Mapping[str, int] | None = None
+    stretched: Stretch | None = None
+    interpolates: bool = False
 
     @property
     def scale(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -64,15 +78,6 @@ class Classifier:
         return inputs * std + mean
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A network that can be made with any number of outputs, and its preprocessing (of SETTINGS) once it is made."""
-
-    name: str
-    make: Callable[[int], torch.nn.Module]
-    settings: Callable[[torch.nn.Module], dict[str, Any]]
-
-
 def recipe_of(model: str) -> Recipe | None:
     """The recipe of a network that has a name; None for what comes from files of users."""
     from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS, make_classifier
@@ -85,65 +90,112 @@ def recipe_of(model: str) -> Recipe | None:
     return LIBRARIES[library](name) if library in LIBRARIES else None
 
 
-def load_classifier(model: Any, weights: Path | None = None, trust: bool = False) -> Classifier:
+def load_classifier(
+    model: Any, weights: Path | None = None, trust: bool = False, pretrained: bool = False
+) -> Classifier:
     """A classifier from a name, a file, a factory or a module.
 
-    `object_classifier`: ours, trained. `alexnet`, `vgg16`, `resnet18`: ours, with --weights in torchvision's names.
-    `alexnet_linear`, `vgg16_linear`: what `heatproof train focus-head` makes. `torchvision:NAME` and `timm:NAME` where
-    these are installed, with --weights. `file.py:factory` and `package.module:factory`: a module, or a function that
-    returns one, or (module, settings), settings with any of SETTINGS. A file of torch.export (.pt2), or of
-    TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only.
+    `object_classifier`, `object_vit`: ours, trained. `alexnet`, `vgg16`, `resnet18`: ours, with --weights in
+    torchvision's names. `alexnet_linear`, `vgg16_linear`: what `heatproof train focus-head` makes. `torchvision:NAME`
+    and `timm:NAME` where these are installed, with --weights, or with the library's own (`pretrained`). `hf:NAME` and
+    `hf:FOLDER`: image classifiers of transformers. `file.py:factory` and `package.module:factory`: a module, or a
+    function that returns one, or (module, settings), settings with any of SETTINGS. A file of torch.export (.pt2), or
+    of TorchScript (.pt, .pth, .ts), which can do anything and is loaded with `trust` only. A file of ONNX (.onnx) and
+    an address (http://...) are only asked for scores.
     """
+    from heatproof.models.black_box import is_black_box
+    from heatproof.models.hugging_face import PREFIX, from_transformers
     from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS
     from heatproof.models.linear_head import LINEAR_CLASSIFIERS
     from heatproof.models.programs import load_program
 
+    if pretrained and weights is not None:
+        raise HeatproofError("give either --pretrained, the weights of the model's library, or --weights, not both.")
     if not isinstance(model, str):
-        return unpacked(None, model)
-    if model == EMBEDDED:
-        return embedded_classifier(weights)
+        return with_own_weights(unpacked(None, model), pretrained)
+    if model in SHIPPED:
+        return with_own_weights(embedded_classifier(model, weights), pretrained)
+    if model.startswith(PREFIX):
+        name, module, settings = from_transformers(model, weights, pretrained)
+        return Classifier(name, module, **settings)
     if (recipe := recipe_of(model)) is not None:
-        module = filled(model, recipe.make, weights)
+        module = pretrained_of(model, recipe) if pretrained else filled(model, recipe, weights)
         return Classifier(recipe.name, module, **recipe.settings(module))
-    if names_object(model):
+    if pretrained:
+        raise HeatproofError(f"--pretrained is for torchvision:NAME, timm:NAME and hf:NAME, and the model is {model}.")
+    if names_object(model) or is_black_box(model):
         return filled_user(model, weights)
     if Path(model).suffix in PROGRAMS:
         if weights is not None:
             raise HeatproofError(f"{model} has weights of its own; leave --weights {weights} out.")
         return Classifier(Path(model).stem, load_program(Path(model), trust))
-    known = ", ".join([EMBEDDED, *IMAGE_CLASSIFIERS, *LINEAR_CLASSIFIERS])
+    known = ", ".join([*SHIPPED, *IMAGE_CLASSIFIERS, *LINEAR_CLASSIFIERS])
     raise HeatproofError(
-        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, file.py:factory, or a file of"
-        " torch.export (.pt2) or TorchScript (.pt)."
+        f"unknown model {model!r}. Give {known}, torchvision:NAME, timm:NAME, hf:NAME, hf:FOLDER, file.py:factory, a"
+        " file of torch.export (.pt2), TorchScript (.pt) or ONNX (.onnx), or an address http://..."
     )
 
 
-def embedded_classifier(weights: Path | None) -> Classifier:
-    """The classifier of single objects that ships with the package."""
+def with_own_weights(classifier: Classifier, pretrained: bool) -> Classifier:
+    """The classifier, which comes with its weights: an error where those of a library are asked for."""
+    if pretrained:
+        raise HeatproofError(
+            f"--pretrained is for torchvision:NAME, timm:NAME and hf:NAME; {classifier.name} has weights of its own."
+        )
+    return classifier
+
+
+def embedded_classifier(name: str, weights: Path | None) -> Classifier:
+    """A classifier of single objects that ships with the package."""
     from heatproof.clevr.objects import CLASSES, SIDE
     from heatproof.models.object_classifier import ObjectClassifier
+    from heatproof.models.object_vit import ObjectVit
     from heatproof.models.weights import load_weights
 
-    network = ObjectClassifier(len(CLASSES)).eval()
-    shipped = resources.files("heatproof.models").joinpath(f"pretrained/{EMBEDDED}.npz")
+    network = ObjectVit(len(CLASSES)) if name == TRANSFORMER else ObjectClassifier(len(CLASSES))
+    shipped = resources.files("heatproof.models").joinpath(f"pretrained/{name}.npz")
     with resources.as_file(shipped) as path:
         load_weights(network, weights or path)
     labels = {label: place for place, label in enumerate(CLASSES)}
-    return Classifier(EMBEDDED, network, size=SIDE, fit="squash", labels=labels)
+    interpolates = name == TRANSFORMER
+    return Classifier(name, network.eval(), size=SIDE, fit="squash", labels=labels, interpolates=interpolates)
 
 
-def filled(name: str, make: Callable[[int], torch.nn.Module], weights: Path | None) -> torch.nn.Module:
-    """What `make` makes of a number of outputs, with the weights of a file, which has as many outputs as it has."""
+def pretrained_of(model: str, recipe: Recipe) -> torch.nn.Module:
+    if recipe.pretrained is None:
+        raise HeatproofError(f"{model} has no weights of its own; give trained ones with --weights FILE.")
+    return downloaded(model, recipe.pretrained)
+
+
+def filled(name: str, recipe: Recipe, weights: Path | None) -> torch.nn.Module:
+    """What the recipe makes of a number of outputs, with the weights of a file, which has as many outputs as it has."""
     from heatproof.models.weights import load_weights, read_arrays
 
     if weights is None:
-        raise HeatproofError(f"{name} has random weights; give trained ones with --weights FILE (.npz, .pt, .pth).")
-    shapes = [array.shape for array in read_arrays(weights).values() if array.ndim]
+        own = ", or the library's own with --pretrained" if recipe.pretrained is not None else ""
+        raise HeatproofError(
+            f"{name} has random weights; give trained ones with --weights FILE (.npz, .pt, .pth, .safetensors){own}."
+        )
+    arrays = read_arrays(weights)
+    shapes = [array.shape for array in arrays.values() if array.ndim]
     if not shapes:
         raise HeatproofError(f"{weights} holds no weights.")
-    module = make(shapes[-1][0])  # the last layer's bias, or weight if it has none: one row per output
+    module = recipe.make(shapes[-1][0])  # the last layer's bias, or weight if it has none: one row per output
+    last = [name for name, tensor in module.state_dict().items() if tensor.ndim][-1]
+    if last in arrays and len(arrays[last]) != shapes[-1][0]:  # a file in another order
+        module = recipe.make(len(arrays[last]))
     load_weights(module, weights)
     return module.eval()
+
+
+def published_weights(name: str) -> Path:
+    """The file of the weights that were trained on ImageNet, which `heatproof fetch` brings."""
+    from heatproof.downloads import IMAGENET as FILES
+    from heatproof.downloads import fetched
+
+    if name not in FILES:
+        raise HeatproofError(f"--weights {PUBLISHED} is for {', '.join(FILES)}; give the weights of {name} as a file.")
+    return fetched(name)
 
 
 def filled_user(reference: str, weights: Path | None) -> Classifier:
@@ -170,60 +222,12 @@ def unpacked(name: str | None, made: Any) -> Classifier:
     return Classifier(name, module, **settings)
 
 
-def library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except Exception as problem:  # a torchvision that does not fit torch fails in many ways
-        raise HeatproofError(f"{name} is not installed, or does not fit this torch: {problem}") from problem
-
-
-def from_torchvision(name: str) -> Recipe:
-    """Preprocessing as for the weights that torchvision itself offers for this model."""
-    models = library("torchvision.models")
-    if name not in models.list_models():
-        raise unknown_name("model of torchvision", name, models.list_models())
-
-    def make(outputs: int) -> torch.nn.Module:
-        module: torch.nn.Module = models.get_model(name, weights=None, num_classes=outputs)
-        return module
-
-    def settings(_module: torch.nn.Module) -> dict[str, Any]:
-        usual = models.get_model_weights(name).DEFAULT.transforms()
-        size, mean, std = (getattr(usual, key, None) for key in ("crop_size", "mean", "std"))
-        if not size or not mean or not std:
-            raise HeatproofError(f"torchvision:{name} does not classify single pictures; choose another model.")
-        return {"mean": mean, "std": std, "size": size[0], "fit": "crop"}
-
-    return Recipe(name, make, settings)
-
-
-def from_timm(name: str) -> Recipe:
-    """Preprocessing as timm's own configuration of this model says."""
-    timm = library("timm")
-    if not timm.is_model(name):
-        raise unknown_name("model of timm", name, timm.list_models())
-
-    def make(outputs: int) -> torch.nn.Module:
-        module: torch.nn.Module = timm.create_model(name, pretrained=False, num_classes=outputs)
-        return module
-
-    def settings(module: torch.nn.Module) -> dict[str, Any]:
-        usual = timm.data.resolve_model_data_config(module)
-        fit: Fit = "crop" if usual["crop_pct"] < 1 else "squash"
-        return {"mean": usual["mean"], "std": usual["std"], "size": usual["input_size"][-1], "fit": fit}
-
-    return Recipe(name, make, settings)
-
-
-LIBRARIES: dict[str, Callable[[str], Recipe]] = {
-    "torchvision": from_torchvision,
-    "timm": from_timm,
-}
-
-
 def read_labels(path: Path) -> dict[str, int]:
     """What the outputs mean: a CSV with a column label, and a column index unless the rows are in order."""
     rows = read_table(path, ("label",))
+    names = [row["label"] for row in rows]
+    if len(set(names)) < len(names):
+        raise HeatproofError(f"{path}: the label {twice(names)!r} is there twice.")
     try:
         return {row["label"]: int(row.get("index") or place) for place, row in enumerate(rows)}
     except ValueError as problem:
@@ -282,6 +286,17 @@ def with_gradient(module: torch.nn.Module, inputs: torch.Tensor) -> tuple[torch.
         return logits.detach(), torch.autograd.grad(logits.sum(), pixels)[0]
 
 
+def library_labels(names: Mapping[str, int], classes: Sequence[str], outputs: int) -> dict[str, int] | None:
+    """The outputs by the names that the library has for them; None where these are not about the model or the classes.
+
+    They are not about a model that was trained anew for another number of classes.
+    """
+    if not names or 1 + max(names.values()) != outputs:
+        return None
+    known = known_labels(classes, names)
+    return {**names, **known} if known or outputs != len(classes) else None
+
+
 def output_numbers(classifier: Classifier, classes: Sequence[str], sample: torch.Tensor) -> dict[str, int]:
     """The output of each class, once the model is seen to take such pictures and to have these outputs."""
     from heatproof.models.networks import ask, check_logits
@@ -289,22 +304,24 @@ def output_numbers(classifier: Classifier, classes: Sequence[str], sample: torch
     name = classifier.name
     logits = check_logits(name, ask(name, classifier.module, sample, what="mosaics"), len(sample))
     outputs = logits.shape[1]
-    if classifier.labels is None:
+    labels = classifier.labels or library_labels(classifier.names or {}, classes, outputs)
+    if labels is None:
         if outputs != len(classes):
             raise HeatproofError(
                 f"model {name} has {outputs} outputs and the pictures {len(classes)} classes; say which output is"
                 " which class with --labels FILE.csv (columns label, index)."
             )
         return {label: place for place, label in enumerate(sorted(classes))}
-    unknown = [label for label in classes if label not in classifier.labels]
+    unknown = [label for label in classes if label not in labels]
     if unknown:
+        near = get_close_matches(unknown[0], labels, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "its labels begin:"
+        begin = "" if near else f" {', '.join(list(labels)[:6])}."
         raise HeatproofError(
-            f"class {unknown[0]!r} of the pictures is unknown to model {name}; its labels begin:"
-            f" {', '.join(list(classifier.labels)[:6])}. Rename the class, or give --labels FILE.csv."
+            f"class {unknown[0]!r} of the pictures is unknown to model {name}; {hint}{begin} Rename the class, leave"
+            " it out, or give --labels FILE.csv."
         )
-    beyond = [label for label in classes if not 0 <= classifier.labels[label] < outputs]
+    beyond = [label for label in classes if not 0 <= labels[label] < outputs]
     if beyond:
-        raise HeatproofError(
-            f"class {beyond[0]!r} is output {classifier.labels[beyond[0]]}, but model {name} has {outputs}."
-        )
-    return {label: classifier.labels[label] for label in classes}
+        raise HeatproofError(f"class {beyond[0]!r} is output {labels[beyond[0]]}, but model {name} has {outputs}.")
+    return {label: labels[label] for label in classes}

@@ -23,11 +23,11 @@ HELD_OUT = 400
 
 
 class Mnist1dCnn(nn.Module):
-    """Signals (B, 1, 40) to logits (B, 10); 13,960 parameters, as published."""
+    """Signals (B, 1, 40) to logits (B, 10); 13,960 parameters, as published. Others (B, inputs, length) likewise."""
 
-    def __init__(self, length: int = 40, classes: int = 10, channels: int = 25) -> None:
+    def __init__(self, length: int = 40, classes: int = 10, channels: int = 25, inputs: int = 1) -> None:
         super().__init__()
-        self.conv1 = nn.Conv1d(1, channels, 5, padding=2)
+        self.conv1 = nn.Conv1d(inputs, channels, 5, padding=2)
         self.relu1 = nn.ReLU()
         self.conv2 = nn.Conv1d(channels, channels, 3, padding=1)
         self.relu2 = nn.ReLU()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from heatproof.errors import HeatproofError
 from heatproof.explainers.guards import hookable, untouched
 from heatproof.explainers.wrapped import Wrapped
 from heatproof.loading import load_object
+from heatproof.models.black_box import black_box, is_black_box
 
 FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 WRAPPER = """
@@ -23,13 +25,19 @@ WRAPPER = """
 
 
 def load_network(model: Any) -> tuple[str, nn.Module]:
-    """A user's network with a name: a module, or `file.py:factory` or `package.module:factory` that makes one."""
+    """A user's network with a name: a module, `file.py:factory`, `package.module:factory`, `net.onnx`, `http://...`."""
     name, made = make_from(model) if isinstance(model, str) else (name_of(model), model)
     return name, at_rest(require_module(name, made))
 
 
 def make_from(reference: str) -> tuple[str, Any]:
-    """The name of a factory and what it makes; what is no function or class stands for itself, as a module does."""
+    """The name of a factory and what it makes; what is no function or class stands for itself, as a module does.
+
+    A file of ONNX and an address are models that are only asked.
+    """
+    if is_black_box(reference):
+        box = black_box(reference)
+        return box.name, box
     found = load_object(reference)
     if isinstance(found, nn.Module) or not callable(found):
         return reference.rpartition(":")[2], found
@@ -52,7 +60,8 @@ def require_module(name: str, made: Any, otherwise: str = "") -> nn.Module:
         found = f"the class {made.__name__} itself, so call it"
     else:
         found = type(made).__name__
-    raise HeatproofError(f"model {name} must be a torch.nn.Module{otherwise}; got {found}.")
+    asked = "; a function on arrays goes in as heatproof.black_box(function)" if inspect.isroutine(made) else ""
+    raise HeatproofError(f"model {name} must be a torch.nn.Module{otherwise}; got {found}{asked}.")
 
 
 def at_rest(module: nn.Module) -> nn.Module:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,7 +19,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EPOCHS = 25
-BATCH = 32
+Vary: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+"""Makes other inputs of the same classes from some."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a network learns: AdamW with this decay of weights, one cycle up to this rate."""
+
+    epochs: int
+    rate: float
+    decay: float
+    batch: int
+
+    def lasting(self, epochs: int) -> Course:
+        return replace(self, epochs=epochs)
 
 
 class ObjectClassifier(nn.Module):
@@ -58,22 +73,35 @@ def train(
     generator = torch.Generator().manual_seed(derive_seed("object_classifier", seed))
     with seeded(derive_seed("object_classifier weights", seed)):
         model = ObjectClassifier(len(pictures), width).to(place)
+    learn(model, pictures, Course(epochs, 0.01, 0.01, 32), generator, progress)
+    return model.cpu().eval()
+
+
+def learn(
+    model: nn.Module,
+    pictures: Mapping[str, NDArray[np.uint8]],
+    course: Course,
+    generator: torch.Generator,
+    progress: Progress = silent,
+    vary: Vary | None = None,
+) -> None:
+    """Train a network of single objects where it is, on pictures by class, shifted and mirrored, or else varied."""
+    place = next(model.parameters()).device
     inputs = as_inputs(np.concatenate(list(pictures.values())))
     labels = torch.arange(len(pictures)).repeat_interleave(torch.tensor([len(part) for part in pictures.values()]))
-    optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
-    steps = epochs * -(-len(inputs) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.01, total_steps=steps)
+    optimiser = torch.optim.AdamW(model.parameters(), weight_decay=course.decay)
+    steps = course.epochs * -(-len(inputs) // course.batch)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, course.rate, total_steps=steps)
     model.train()
-    for epoch in range(epochs):
-        for rows in torch.randperm(len(inputs), generator=generator).split(BATCH):
-            shown = varied(inputs[rows], generator).to(place)
+    for epoch in range(course.epochs):
+        for rows in torch.randperm(len(inputs), generator=generator).split(course.batch):
+            shown = (vary or varied)(inputs[rows], generator).to(place)
             loss = nn.functional.cross_entropy(model(shown), labels[rows].to(place))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             schedule.step()
-        progress("training", epoch + 1, epochs)
-    return model.cpu().eval()
+        progress("training", epoch + 1, course.epochs)
 
 
 def varied(inputs: Tensor, generator: torch.Generator) -> Tensor:

@@ -195,7 +195,7 @@ def pickled_payloads(path: Path, archive: zipfile.ZipFile, members: Mapping[str,
 def parsed(refuse: Refusal, content: bytes) -> Any:
     try:
         return json.loads(content)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise refuse(f"is no JSON ({problem})") from problem
 
 

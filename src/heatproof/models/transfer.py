@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from heatproof.devices import seeded
 from heatproof.errors import HeatproofError
-from heatproof.models.classifiers import LIBRARIES, Classifier, recipe_of
+from heatproof.models.classifiers import Classifier, recipe_of
 from heatproof.models.image_classifiers import IMAGE_CLASSIFIERS
+from heatproof.models.libraries import LIBRARIES
 from heatproof.models.linear_head import LINEAR_CLASSIFIERS
 from heatproof.models.weights import fitted, name_misfit, plain_names, read_arrays
 from heatproof.seeds import derive_seed

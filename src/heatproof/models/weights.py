@@ -1,4 +1,4 @@
-"""Weights on disk: NumPy .npz archives (no pickles) and PyTorch state dicts (loaded weights-only)."""
+"""Weights on disk: NumPy .npz archives and .safetensors (no pickles), and PyTorch state dicts (loaded weights-only)."""
 
 from __future__ import annotations
 
@@ -55,24 +55,46 @@ def fitted(path: Path, name: str, array: Array, like: torch.Tensor, needs: str) 
         raise HeatproofError(f"{path}: {name} has shape {tuple(array.shape)}, {needs} {tuple(like.shape)}.")
     if not np.isfinite(array).all():
         raise HeatproofError(f"{path}: {name} holds NaN or infinite values.")
-    return torch.as_tensor(array, dtype=like.dtype)
+    return torch.as_tensor(array.astype(array.dtype.newbyteorder("="), copy=False), dtype=like.dtype)
 
 
 def read_arrays(path: Path) -> Mapping[str, Array]:
-    """The named arrays of a .npz file or of a PyTorch state dict (.pt, .pth), alone or in a checkpoint (.pth.tar)."""
+    """The named arrays of a .npz file or of a PyTorch state dict (.pt, .pth), alone or in a checkpoint (.pth.tar).
+
+    Of a .safetensors file too, where that library is installed; timm and transformers bring it.
+    """
     if not path.is_file():
         raise HeatproofError(f"there is no weights file {path}.")
+    if path.suffix == ".safetensors":
+        return read_safetensors(path)
     if path.suffix not in (".pt", ".pth", ".tar"):
         return npz.read_arrays(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         state = state.get("state_dict", state)  # what trainings keep beside it is not wanted
-        return {name: tensor.cpu().numpy() for name, tensor in state.items()}
+        return {str(name): tensor.cpu().numpy() for name, tensor in state.items()}
     except Exception as problem:  # zip, pickle, type and value errors of many kinds, by what the file really is
         raise HeatproofError(
             f"{path} cannot be read as weights: it is truncated, or holds more than a state dict"
             f" ({type(problem).__name__}: {problem})."
         ) from problem
+
+
+def read_safetensors(path: Path) -> dict[str, Array]:
+    try:
+        from safetensors.torch import load_file
+    except ImportError as problem:
+        raise HeatproofError(f"{path} needs the package safetensors: pip install safetensors.") from problem
+    try:
+        tensors = load_file(path)
+    except Exception as problem:  # its own kinds of errors, which are not public
+        raise HeatproofError(f"{path} cannot be read as safetensors: {problem}.") from problem
+    return {name: halved_as_single(tensor).numpy() for name, tensor in tensors.items()}
+
+
+def halved_as_single(tensor: torch.Tensor) -> torch.Tensor:
+    """bfloat16, which NumPy does not know, as float32."""
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
 
 
 def plain_names(arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -37,6 +37,9 @@ LAYOUTS: dict[str, tuple[int, ...]] = {
 """The six places of two targets in a 2x2 mosaic."""
 Layout = Literal["random", "top", "bottom", "left", "right", "diagonal", "antidiagonal"]
 
+MOST_PER_CLASS, MOST_TILES = 10**6, 64
+"""What nobody means who asks for more: mosaics of a class, and tiles along a side."""
+
 Item = TypeVar("Item")
 
 
@@ -77,8 +80,8 @@ class MosaicSettings:
     only: str | None = field(default=None, metadata={"help": "Mosaics of this target class alone."})
 
     def __post_init__(self) -> None:
-        require_whole("per_class", self.per_class, 1)
-        require_whole("grid", self.grid, 2)
+        require_whole("per_class", self.per_class, 1, MOST_PER_CLASS)
+        require_whole("grid", self.grid, 2, MOST_TILES)
         require_whole("targets", self.targets, 1)
         if self.targets >= self.grid**2:
             raise HeatproofError(f"{self.targets} targets leave no tile for others in a mosaic of {self.grid**2}.")
@@ -133,17 +136,22 @@ def deal(cards: Sequence[Item], hands: int, size: int, rng: random.Random, repea
     """
     deck: list[Item] = []
     dealt = []
+    different = len(set(cards))
     for _ in range(hands):
         hand: list[Item] = []
+        held: set[Item] = set()
         while len(hand) < size:
-            place = next((i for i, card in enumerate(deck) if repeats or card not in hand), None)
+            place = None
+            if repeats or len(held) < different:
+                place = next((i for i, card in enumerate(deck) if repeats or card not in held), None)
             if place is None:
-                if len(set(cards)) < size and not repeats and len(deck) >= len(cards):
+                if different < size and not repeats and len(deck) >= len(cards):
                     place = 0
                 else:
                     deck += rng.sample(list(cards), len(cards))
                     continue
             hand.append(deck.pop(place))
+            held.add(hand[-1])
         dealt.append(hand)
     return dealt
 
@@ -241,11 +249,16 @@ def read_mosaics(path: Path) -> list[Mosaic]:
     rows = read_table(path, ("filename", "target_class", *(f"label_{i}" for i in range(count))))
     beside = path.with_name("labels.csv")
     names = [row["label"] for row in read_table(beside, ("label",))] if beside.is_file() else None
-    mosaics = []
+    if names and len(set(names)) < len(names):
+        raise HeatproofError(f"{beside}: the label {twice(names)!r} is there twice.")
+    mosaics: list[Mosaic] = []
+    seen: set[str] = set()
     for line, row in enumerate(rows, 2):
         try:
             numbers = [int(row[f"label_{i}"]) for i in range(count)]
             target = int(row["target_class"])
+            if min(*numbers, target) < 0:
+                raise IndexError(f"{min(*numbers, target)} is below zero")
             labels = [str(number) if names is None else names[number] for number in [*numbers, target]]
         except (ValueError, IndexError) as problem:
             raise HeatproofError(
@@ -254,6 +267,9 @@ def read_mosaics(path: Path) -> list[Mosaic]:
         if target not in numbers:
             raise HeatproofError(f"{path}, line {line}: no tile is of target_class {target}.")
         picture = path.parent / row["filename"]
+        if picture.stem in seen:
+            raise HeatproofError(f"{path}, line {line}: there is a mosaic called {picture.stem!r} already.")
+        seen.add(picture.stem)
         check_picture(picture)
         with Image.open(picture) as image:
             width, height = image.size
@@ -262,3 +278,8 @@ def read_mosaics(path: Path) -> list[Mosaic]:
         files = tuple(Path(row.get(f"filename_{i}") or "") for i in range(count))
         mosaics.append(Mosaic(picture.stem, files, tuple(labels[:-1]), labels[-1], picture))
     return mosaics
+
+
+def twice(names: Sequence[str]) -> str:
+    """The first name that is there a second time."""
+    return next(name for place, name in enumerate(names) if name in names[:place])

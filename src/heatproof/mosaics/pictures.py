@@ -25,8 +25,9 @@ TRAINING = "train"
 MOST_TURNED = 30
 """Degrees by which pictures are turned for training, to either side."""
 
-Fit = Literal["crop", "squash"]
-"""How a picture becomes a tile: `crop` as the original (squashed to 8/7 of the tile, middle cut out), or squashed."""
+Fit = Literal["crop", "squash", "centre"]
+"""How a picture becomes a tile: `crop` as the original (squashed to 8/7 of the tile, middle cut out), squashed, or
+`centre`, as networks usually see photographs (the shorter side to 8/7 of the tile, middle cut out)."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,21 @@ class Pictures:
         return sum(map(len, self.by_class.values()))
 
 
-def find_pictures(place: Path, subset: str | None = None) -> Pictures:
-    """The pictures of a class-per-folder tree or of a CSV; of a CSV those of `subset`, or all but train."""
+def find_pictures(place: Path, subset: str | None = None, least: int = 2) -> Pictures:
+    """The pictures of a class-per-folder tree or of a CSV; of a CSV those of `subset`, or all but train.
+
+    There must be at least so many classes.
+    """
     if place.is_dir():
         if subset is not None:
             raise HeatproofError(f"{place} is a folder: subset {subset!r} needs a CSV with filename, label and subset.")
-        return from_folders(place)
+        return from_folders(place, least)
     if place.suffix.lower() == ".csv":
-        return from_csv(place, subset)
+        return from_csv(place, subset, least)
     raise HeatproofError(f"there is no folder {place}; give a folder with a sub-folder per class, or a .csv file.")
 
 
-def from_folders(place: Path) -> Pictures:
+def from_folders(place: Path, least: int = 2) -> Pictures:
     found = {
         name_of(folder): tuple(sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS))
         for folder in sorted(place.iterdir())
@@ -63,7 +67,7 @@ def from_folders(place: Path) -> Pictures:
     empty = [name for name, files in found.items() if not files]
     if empty:
         raise HeatproofError(f"{place / empty[0]} holds no picture ({', '.join(sorted(ENDINGS))}).")
-    return checked_classes(Pictures(found), place)
+    return checked_classes(Pictures(found), place, least)
 
 
 def name_of(folder: Path) -> str:
@@ -71,7 +75,7 @@ def name_of(folder: Path) -> str:
     return os.fsencode(folder.name).decode("utf-8", "backslashreplace")
 
 
-def from_csv(place: Path, subset: str | None) -> Pictures:
+def from_csv(place: Path, subset: str | None, least: int = 2) -> Pictures:
     """Rows of filename (from the CSV's folder), label and, if it has such a column, subset."""
     rows = read_table(place, ("filename", "label"))
     if "subset" not in rows[0] and subset is not None:
@@ -85,7 +89,7 @@ def from_csv(place: Path, subset: str | None) -> Pictures:
     if not found:
         known = ", ".join(sorted({row.get("subset", "") for row in rows}))
         raise HeatproofError(f"{place} has no pictures of subset {subset or 'other than train'!r}; it has: {known}.")
-    return checked_classes(Pictures({label: tuple(files) for label, files in sorted(found.items())}), place)
+    return checked_classes(Pictures({label: tuple(files) for label, files in sorted(found.items())}), place, least)
 
 
 def has_training(place: Path) -> bool:
@@ -99,13 +103,16 @@ def read_table(place: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     try:
         with place.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
+            heads = reader.fieldnames or ()
             rows: list[dict[str, Any]] = [
                 {name: unguarded(value) if isinstance(value, str) else value for name, value in row.items()}
                 for row in reader
             ]
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         raise HeatproofError(f"{place} cannot be read as CSV: {problem}.") from problem
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if not heads:
+        raise HeatproofError(f"{place} is empty; it must have the columns {', '.join(columns)}.")
+    missing = [name for name in columns if name not in heads]
     if missing:
         raise HeatproofError(f"{place} has no column {missing[0]}; it must have {', '.join(columns)}.")
     if not rows:
@@ -117,8 +124,8 @@ def read_table(place: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     return rows
 
 
-def checked_classes(pictures: Pictures, place: Path) -> Pictures:
-    if len(pictures.by_class) < 2:
+def checked_classes(pictures: Pictures, place: Path, least: int = 2) -> Pictures:
+    if len(pictures.by_class) < least:
         named = f"only the class {pictures.classes[0]!r}" if pictures.by_class else "no class"
         raise HeatproofError(f"{place} has {named}; a mosaic needs pictures of two classes: give each its own folder.")
     return pictures
@@ -145,9 +152,29 @@ def check_picture(path: Path) -> None:
 
 def tile(path: Path, side: int, fit: Fit = "crop") -> NDArray[np.uint8]:
     """The picture as 8-bit RGB (side, side, 3)."""
-    whole = before_crop(side) if fit == "crop" else side
-    start = round((whole - side) / 2)
-    return np.asarray(squashed(path, whole))[start : start + side, start : start + side]
+    from PIL import Image
+
+    return framed(in_rgb(path), side, fit, Image.Resampling.BILINEAR)
+
+
+def framed(image: Any, side: int, fit: Fit, resampling: Any) -> NDArray[np.uint8]:
+    """A picture of Pillow's as a tile. A mask of the same size goes the same way, with the nearest pixels."""
+    width, height = size_before_crop(image.size, side, fit)
+    whole = image if image.size == (width, height) else image.resize((width, height), resampling)
+    left, top = round((width - side) / 2), round((height - side) / 2)
+    return np.asarray(whole)[top : top + side, left : left + side]
+
+
+def size_before_crop(size: tuple[int, int], side: int, fit: Fit) -> tuple[int, int]:
+    """Width and height to which a picture of this size is brought before the middle of it is taken."""
+    if fit == "squash":
+        return side, side
+    whole = before_crop(side)
+    if fit == "crop":
+        return whole, whole
+    short = min(size)
+    width, height = (whole * extent // short for extent in size)
+    return width, height
 
 
 def varied_tile(path: Path, side: int, rng: random.Random) -> NDArray[np.uint8]:
@@ -171,13 +198,20 @@ def squashed(path: Path, side: int) -> Any:
     """The picture in RGB, both sides squashed to `side`."""
     from PIL import Image
 
+    flat = in_rgb(path)
+    return flat if flat.size == (side, side) else flat.resize((side, side), Image.Resampling.BILINEAR)
+
+
+def in_rgb(path: Path) -> Any:
+    """The picture of a file, of Pillow's, in RGB."""
+    from PIL import Image
+
     check_picture(path)
     try:
         with Image.open(path) as image:
-            flat = on_white(image) if image.mode in ("RGBA", "LA") else image.convert("RGB")
+            return on_white(image) if image.mode in ("RGBA", "LA") else image.convert("RGB")
     except (OSError, ValueError, SyntaxError) as problem:
         raise HeatproofError(f"{path} cannot be read as a picture ({problem}); replace or remove it.") from problem
-    return flat if flat.size == (side, side) else flat.resize((side, side), Image.Resampling.BILINEAR)
 
 
 def on_white(image: Any) -> Any:

@@ -51,7 +51,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """All scores of a run, about 26 bytes each."""
+    """All scores of a run, about 30 bytes each."""
 
     variants: Mapping[Key, list[tuple[NDArray[Any], ...]]]
     """By variant, for each part: codes of cases, codes of keys, values, one bit per subset, scores of uniform maps."""
@@ -98,7 +98,7 @@ class Gathered:
             values[row, column[key]] = value
             flags = np.zeros((len(self.subsets), *values.shape), dtype=np.bool_)
             for place in range(len(self.subsets)):
-                flags[place, row, column[key]] = bits >> np.uint32(place) & np.uint32(1)
+                flags[place, row, column[key]] = bits >> np.uint64(place) & np.uint64(1)
             expected = np.full(values.shape, np.nan)
             expected[row, column[key]] = uniform
             found = [keys[k] for k in present]
@@ -123,7 +123,7 @@ def gather(
 
     `cluster` is the column that says which cases hang together; rows without it stand alone.
     """
-    assert len(subsets) <= 32, "a score has 32 bits for the subsets that it belongs to"
+    assert len(subsets) <= 64, "a score has 64 bits for the subsets that it belongs to"
     variants: dict[Key, list[tuple[NDArray[Any], ...]]] = {}
     cases: dict[str, int] = {}
     keys: dict[Key, int] = {}
@@ -148,9 +148,9 @@ def gather(
             variant, key = words[: len(VARIANT)], words[len(VARIANT) :]
             coded = np.array([cases.setdefault(case, len(cases)) for case in group["case"]], np.uint32)
             value = group["value"].to_numpy().astype(np.float64)
-            bits = np.zeros(len(group), np.uint32)
+            bits = np.zeros(len(group), np.uint64)
             for place, name in enumerate(subsets):
-                bits |= group[f"in {name}"].to_numpy().astype(np.uint32) << np.uint32(place)
+                bits |= group[f"in {name}"].to_numpy().astype(np.uint64) << np.uint64(place)
             code = np.full(len(group), keys.setdefault(key, len(keys)), np.uint16)
             uniform = group["uniform"].to_numpy().astype(np.float64)
             variants.setdefault(variant, []).append((coded, code, value, bits, uniform))

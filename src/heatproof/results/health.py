@@ -110,8 +110,9 @@ def chance_may_differ(off: NDArray[np.float64]) -> float | None:
 
 
 def silence(held: Sequence[Judged]) -> Check:
-    """Few maps may be unusable."""
-    worst = max((entrant for judged in held for entrant in judged.entrants), key=lambda entrant: entrant.undefined)
+    """Few maps may be unusable; a ceiling has none where the truth that it shows is missing and another is not."""
+    judged_by_maps = (e for judged in held for e in judged.entrants if e.family != "ceiling")
+    worst = max(judged_by_maps, key=lambda entrant: entrant.undefined)
     if worst.undefined == 0:
         return Check("undefined scores", True, "Every map has its score.")
     return Check(

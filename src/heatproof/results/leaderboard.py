@@ -281,22 +281,16 @@ def statistics(means: np.ndarray[Any, Any], low: float | None, high: float | Non
     }
 
 
-def read_leaderboard(path: Path) -> pl.DataFrame:
-    """leaderboard.csv with the types that it was written with; an axis that does not apply is empty text."""
+def read_leaderboard(content: bytes, path: Path) -> pl.DataFrame:
+    """The content of leaderboard.csv with the types it was written with; an axis that does not apply is empty text."""
     types = {name: pl.Float64 if name in NUMBERS else pl.Int64 if name == "n" else pl.String for name in COLUMNS}
-    try:
-        table = pl.read_csv(path, schema_overrides=types)
-    except (pl.exceptions.PolarsError, OSError) as problem:
-        raise HeatproofError(f"{path} is damaged ({problem}); run again to make it anew.") from problem
+    table = pl.read_csv(content, schema_overrides=types)
     if table.columns != list(COLUMNS) or table.is_empty():
         raise HeatproofError(f"{path} is damaged: it has other columns than a leaderboard; run again to make it anew.")
     return table.with_columns(pl.col(pl.String).fill_null(""))
 
 
-def read_statistics(path: Path) -> pl.DataFrame:
-    """statistics.csv with the types that it was written with."""
+def read_statistics(content: bytes) -> pl.DataFrame:
+    """The content of statistics.csv with the types that it was written with."""
     types = dict.fromkeys(AXES, pl.String) | {"n": pl.Int64} | dict.fromkeys(FURTHER, pl.Float64)
-    try:
-        return pl.read_csv(path, schema_overrides=types).with_columns(pl.col(pl.String).fill_null(""))
-    except (pl.exceptions.PolarsError, OSError) as problem:
-        raise HeatproofError(f"{path} is damaged ({problem}); run again to make it anew.") from problem
+    return pl.read_csv(content, schema_overrides=types).with_columns(pl.col(pl.String).fill_null(""))

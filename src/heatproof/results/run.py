@@ -50,7 +50,7 @@ class Results:
             raise HeatproofError(
                 f"{self.folder} has no {LEADERBOARD} yet: the run was interrupted. Run it again to go on."
             )
-        table = read_leaderboard(path)
+        table = read_leaderboard(self.files.read(path), path)
         names = [*self.short, *self.manifest["models"]]
         changed = {spreadsheet(name): name for name in names if spreadsheet(name) != name}
         return table.with_columns(pl.col("explainer", "model").replace(changed)) if changed else table
@@ -62,13 +62,13 @@ class Results:
     def statistics(self) -> pl.DataFrame:
         """Percentiles and their intervals, a line for each of the leaderboard's; empty in a run that has none."""
         path = self.folder / STATISTICS
-        return read_statistics(path) if path.is_file() else pl.DataFrame()
+        return read_statistics(self.files.read(path)) if self.files.has_file(path) else pl.DataFrame()
 
     def score_rows(self) -> ScoreRows:
         """The files of all scores, to be read one after the other: for runs that do not fit into memory."""
         parts = self.files.scores(entry["folder"] for entry in self.manifest["explainers"])
         summary = self.folder / SUMMARY
-        return ScoreRows([*parts.paths, *([summary] if summary.is_file() else [])], parts.read)
+        return ScoreRows([*parts.paths, *([summary] if self.files.has_file(summary) else [])], parts.read)
 
     def scores(self) -> pl.DataFrame:
         """Every score: one row per case, metric and variant, with the facts of the case."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
 from heatproof.results.verdict import BASELINES, Entrant, Judged
-from heatproof.story import MetricWords
+from heatproof.story import Column, MetricWords
 
 if TYPE_CHECKING:
     from heatproof.results.run import Results
@@ -107,6 +107,8 @@ class Line:
     passes: float | None
     entrant: Entrant | None = None
     floor: str = ""
+    beside: Mapping[Column, Cell] = field(default_factory=dict)
+    """Scores under other truths and poolings, by the column that shows them."""
 
     @property
     def is_baseline(self) -> bool:
@@ -132,6 +134,8 @@ class Board:
     model: str
     metrics: tuple[MetricWords, ...]
     lines: tuple[Line, ...]
+    shown: tuple[Column, ...] = ()
+    beside: tuple[Column, ...] = ()
 
     @property
     def referenced(self) -> tuple[str, ...]:
@@ -158,11 +162,14 @@ class Board:
         """
         found: list[tuple[str, Callable[[Line], str]]] = []
         for metric in self.metrics:
-            found.append((metric.heading, cell_text(metric.name, "text", "–")))
+            found.append((self.column_heading(metric), cell_text(metric.name, "text", "–")))
             if metric.name in self.referenced:
                 found.append(("paper", cell_text(metric.name, "reference_text")))
             if elsewhere and metric.name in self.referenced_elsewhere:
                 found.append(("paper, other network", cell_text(metric.name, "elsewhere_text")))
+            for column in self.beside:
+                if column.metric == metric.name:
+                    found.append((self.column_heading(metric, column), beside_text(column)))
         first = self.metrics[0].name
         if any(line.cells[first].skill is not None for line in self.lines if first in line.cells):
             found.append(("skill", cell_text(first, "skill_text")))
@@ -171,6 +178,15 @@ class Board:
         if self.same_n is None:
             found.append(("n", cell_text(first, "n")))
         return found
+
+    def column_heading(self, metric: MetricWords, column: Column | None = None) -> str:
+        """That of a metric; where several columns show it, with this one's truth, or pooling where that is the same."""
+        shown = [one for one in (*self.shown, *self.beside) if one.metric == metric.name]
+        if len(shown) < 2:
+            return metric.heading
+        this = column or shown[0]
+        same_truth = all(one.ground_truth == this.ground_truth for one in shown)
+        return f"{metric.heading} {this.pooling if same_truth else this.ground_truth}"
 
     @property
     def same_n(self) -> int | None:
@@ -199,6 +215,10 @@ def cell_text(metric: str, kind: str, otherwise: str = "") -> Callable[[Line], s
     return lambda line: str(getattr(line.cells[metric], kind)) if metric in line.cells else otherwise
 
 
+def beside_text(column: Column) -> Callable[[Line], str]:
+    return lambda line: line.beside[column].text if column in line.beside else "–"
+
+
 def boards(run: Results) -> list[Board]:
     """One board per explained quantity. Several models are shown by their mean, poolings by the first of the run."""
     lines_of_all = shown_lines(run)
@@ -210,6 +230,7 @@ def boards(run: Results) -> list[Board]:
         read_line(str(explainer), run.short.get(str(explainer), str(explainer)), str(target), families, group)
         for (explainer, target), group in shown.group_by("explainer", "target", maintain_order=True)
     ]
+    lines = [replace(line, beside=cells_beside(line, lines_of_all, run.story.beside)) for line in lines]
     targets = [target for target in TARGET_TITLES if any(line.target == target for line in lines)]
     published = run.story.words.as_published if len(targets) > 1 else ""
     return [
@@ -219,6 +240,8 @@ def boards(run: Results) -> list[Board]:
             model,
             found,
             board_lines([line for line in lines if line.target in (target, "")], found, contest_of(run, target, found)),
+            run.story.columns,
+            run.story.beside,
         )
         for target in (targets or [""])
     ]
@@ -259,25 +282,34 @@ def shown_lines(run: Results) -> pl.DataFrame:
 
 def read_line(explainer: str, short: str, target: str, families: Mapping[str, str], group: pl.DataFrame) -> Line:
     rows = [row for row in group.iter_rows(named=True) if row["mean"] is not None]
-    cells = {
-        r["metric"]: Cell(
-            r["mean"],
-            r["ci_low"],
-            r["ci_high"],
-            r["n"],
-            r["reference"],
-            r["reference_elsewhere"],
-            r["undefined"],
-            r["mean_all"],
-            r["skill"],
-            r["skill_low"],
-            r["skill_high"],
-        )
-        for r in rows
-    }
+    cells = {row["metric"]: read_cell(row) for row in rows}
     first: dict[str, Any] = group.row(0, named=True)
     family = families.get(explainer, "raw")
     return Line(explainer, short, target, family, cells, first["seconds_per_case"], first["passes_per_case"])
+
+
+def read_cell(row: Mapping[str, Any]) -> Cell:
+    """The cell of a line of the leaderboard."""
+    return Cell(
+        row["mean"],
+        row["ci_low"],
+        row["ci_high"],
+        row["n"],
+        row["reference"],
+        row["reference_elsewhere"],
+        row["undefined"],
+        row["mean_all"],
+        row["skill"],
+        row["skill_low"],
+        row["skill_high"],
+    )
+
+
+def cells_beside(line: Line, table: pl.DataFrame, beside: Sequence[Column]) -> dict[Column, Cell]:
+    """The cells of a line's further columns."""
+    own = table.filter(pl.col("mean").is_not_null(), explainer=line.explainer, target=line.target) if beside else table
+    found = {column: own.filter(column.condition).to_dicts() for column in beside}
+    return {column: read_cell(rows[0]) for column, rows in found.items() if rows}
 
 
 def ranked(lines: Sequence[Line], metrics: Sequence[MetricWords]) -> list[Line]:

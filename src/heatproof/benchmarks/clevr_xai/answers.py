@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heatproof.arrays import read_arrays, write_arrays
-from heatproof.clevr.files import Question
+from heatproof.benchmarks.clevr_xai.company import NOBODY, Company
+from heatproof.clevr.files import Dataset, Question
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, torch
 from heatproof.progress import Progress
@@ -79,6 +80,26 @@ def answer(network: Vqa, questions: Sequence[Question], source: str | None, prog
     if source is not None:
         write_arrays(kept, {"answer": found.answer, "probability": found.probability, "logits": first.cpu().numpy()})
     return found
+
+
+def other_answers(
+    network: Vqa,
+    data: Dataset,
+    asked: Sequence[Question],
+    chosen: Sequence[int],
+    company: Company,
+    fingerprint: str,
+    progress: Progress,
+) -> dict[int, tuple[str, int]]:
+    """The other question of each that enters, and what the network answers to it, by its index."""
+    wanted = sorted(set(company.any_other([asked[place].index for place in chosen])) - {NOBODY})
+    known = {question.index: question for question in data.questions(asked[0].set)}
+    others = [known[index] for index in wanted]
+    if not others:
+        return {}
+    source = hashlib.sha256(f"{fingerprint} {wanted}".encode()).hexdigest()
+    said = answer(network, others, source, progress).answer.tolist()
+    return {question.index: (question.text, each) for question, each in zip(others, said, strict=True)}
 
 
 def ask(network: Vqa, module: torch.nn.Module, questions: Sequence[Question]) -> torch.Tensor:

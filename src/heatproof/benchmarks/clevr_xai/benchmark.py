@@ -25,13 +25,13 @@ from heatproof.benchmarks.base import (
     require_poolings,
 )
 from heatproof.benchmarks.clevr_xai import rows
-from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, pictures, tokens
+from heatproof.benchmarks.clevr_xai.answers import BLACK, Answers, answer, other_answers, pictures, tokens
+from heatproof.benchmarks.clevr_xai.company import NOBODY, Company, find_company
 from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
-from heatproof.clevr.ground_truth import KINDS
-from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.release import default_dataset, released_dataset
 from heatproof.clevr.words import QuestionSet
 from heatproof.downloads import downloads, fetched
 from heatproof.errors import HeatproofError, unknown_name
@@ -63,7 +63,7 @@ METHODS: tuple[str, ...] = (
     "centre",
     "edges",
 )
-"""The poster's eleven in the plainest reading (docs/clevr-xai.md), and four floors; the ceiling comes last."""
+"""The poster's eleven in the plainest reading (docs/clevr-xai.md), and four floors; two more come behind them."""
 CAMS = ("grad_cam", "guided_grad_cam")
 EYES = {"film_vqa": "eye.relu6", "scene_logic": "eye.body.relu7"}
 """Where CAMs read our networks: the last layer before the question comes in, as in the poster's network."""
@@ -101,6 +101,7 @@ class ClevrXai(Benchmark):
         "paper": {"as_released": True},
     }
     preset_help = "quick: 40 questions. standard: 400. paper: CLEVR-XAI's release."
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"complex": {"questions": "complex"}}
     batch_size = 4
     quantities = ("logit",)
 
@@ -132,27 +133,22 @@ class ClevrXai(Benchmark):
             raise HeatproofError("a model of your own comes with its weights; give weights with one of ours, by name.")
 
     @property
-    def our_network(self) -> str:
-        """Which of ours is explained, by its name; empty if it is none of them that has an eye."""
-        name = (SHIPPED[self.questions] if self.weights is None else "") if self.model is None else self.model
-        return name.partition(":")[0] if isinstance(name, str) else ""
-
-    @property
     def is_imagined(self) -> bool:
         """Whether it is about CLEVR-XAI's release, which is not at hand."""
-        return self.as_released and self.dataset is None
+        return self.as_released and self.dataset is None and released_dataset() is None
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
         truth = {"simple": "single_object", "complex": "unique"}[self.questions]
-        layer = f":layer={EYES[self.our_network]}" if self.our_network in EYES else ""
-        return (*(name + layer if name in CAMS else name for name in METHODS), f"oracle:mask={truth}")
+        methods = methods_on(our_network(self.model, self.weights, self.questions))
+        return (*methods, f"other_question:{METHODS[0]}", f"oracle:mask={truth}")
 
     def open(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         if self.is_imagined:
             raise HeatproofError(
-                "preset paper asks the questions of CLEVR-XAI's release, which does not ship with Heatproof: give its"
-                " folder with --dataset DIR, or see with --dry-run what it would cost."
+                "preset paper asks the questions of CLEVR-XAI's release, which does not ship with Heatproof: get it"
+                " with heatproof fetch clevr-xai, or give its folder with --dataset DIR; --dry-run says what it would"
+                " cost."
             )
         network, data, asked = self.found(self.questions, progress)
         fingerprint = data.fingerprint(self.questions, progress=progress)
@@ -165,25 +161,42 @@ class ClevrXai(Benchmark):
         chosen = right if self.correct_only else list(range(len(asked)))
         if not chosen:
             raise HeatproofError(f"the network answers none of the {len(asked)} {self.questions} questions right.")
-        return self.opened(seed, network, data, asked, answers, chosen, fingerprint, len(right) / len(asked))
+        company = self.company(seed, network, data, asked, chosen, progress)
+        others = other_answers(network, data, asked, chosen, company, fingerprint, progress)
+        return self.opened(
+            seed, network, data, asked, answers, chosen, fingerprint, len(right) / len(asked), company, others
+        )
 
     def rehearse(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         """All questions count as answered right, and only the first chunk is really asked."""
-        # Simple questions ship, and a pass costs the same whatever is asked.
-        network, data, asked = self.found("simple" if self.is_imagined else self.questions, progress)
+        network, data, asked = self.found(self.questions, progress)
         first = answer(network, asked[:CHUNK], None, progress)
         repeat = -(-len(asked) // len(first.answer))
         answers = Answers(np.tile(first.answer, repeat)[: len(asked)], np.tile(first.probability, repeat)[: len(asked)])
-        if not self.is_imagined:
-            return self.opened(seed, network, data, asked, answers, list(range(len(asked))), "", 1.0)
         wanted = min(RELEASED[self.questions], self.limit or RELEASED[self.questions])
-        again = [place % len(asked) for place in range(wanted)]
-        return self.opened(seed, network, data, asked, answers, again, "", 1.0, tuple(KINDS[self.questions]))
+        chosen = [place % len(asked) for place in range(wanted if self.is_imagined else len(asked))]
+        company = self.company(seed, network, data, asked, chosen, progress)
+        others = {index: (asked[0].text, 0) for kind in company.others.values() for index in kind.values()}
+        return self.opened(seed, network, data, asked, answers, chosen, "", 1.0, company, others)
+
+    def company(
+        self,
+        seed: int,
+        network: Vqa,
+        data: Dataset,
+        asked: Sequence[Question],
+        chosen: Sequence[int],
+        progress: Progress,
+    ) -> Company:
+        """The other questions and the objects that those which enter are compared with."""
+        name, size = asked[0].set, (network.size, network.size)
+        wanted = {asked[place].index for place in chosen}
+        return find_company(data, name, rows.ground_truths(data, name, size), size, seed, wanted, progress)
 
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
         network = open_network(self.weights, self.model, self.questions)
-        data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
+        data = open_dataset(Path(self.dataset) if self.dataset is not None else default_dataset(self.as_released))
         progress("reading questions", 0, 1)
         asked = rows.spread(data.questions(questions), self.limit)
         progress("reading questions", 1, 1)
@@ -199,14 +212,14 @@ class ClevrXai(Benchmark):
         chosen: Sequence[int],
         fingerprint: str,
         accuracy: float,
-        imagined: Sequence[str] = (),
+        company: Company,
+        others: Mapping[int, tuple[str, int]],
     ) -> OpenedClevrXai:
-        """`imagined` are kinds of masks for which those of the data set stand in."""
+        """What was found; `others` has the other questions and what the network answers to them."""
         from heatproof.models.weights import fingerprint as weights_of
 
         name = asked[0].set
-        there = rows.ground_truths(data, name, (network.size, network.size))
-        kinds = list(imagined or there)
+        kinds = list(company.truths)
         entering = {rows.case_name(name, asked[place].index): place for place in chosen[: len(asked)]}
         strata = {
             case: rows.stratum(asked[place], network.answers[answers.answer[place]]) for case, place in entering.items()
@@ -218,8 +231,9 @@ class ClevrXai(Benchmark):
                 title=self.title,
                 paper=self.paper,
                 dataset=data.folder.resolve().name,
-                metrics=metric_words(self.metrics),
-                columns=rows.shown_columns(kinds[0], self.poolings),
+                metrics=metric_words(rows.shown_metrics(company, kinds)),
+                columns=rows.shown_columns(kinds, self.poolings, company),
+                beside=rows.columns_beside(kinds, self.poolings),
                 poolings=tuple(self.poolings),
                 words=rows.WORDS,
                 examples={case: f"{q.text} {in_words(q.answer)}" for case, q in shown.items()},
@@ -233,6 +247,7 @@ class ClevrXai(Benchmark):
                 "correct_only": self.correct_only,
                 "poolings": list(self.poolings),
                 "ground_truths": kinds,
+                "metrics": list(rows.shown_metrics(company, kinds)),
             },
             fingerprint=fingerprint,
             models={network.name: weights_of(network.module)},
@@ -245,8 +260,10 @@ class ClevrXai(Benchmark):
             asked=asked,
             answers=answers,
             chosen=chosen,
-            kinds={kind: kind if kind in there else there[0] for kind in kinds},
+            kinds=kinds,
             accuracy=accuracy,
+            company=company,
+            others=others,
         )
 
 
@@ -254,7 +271,8 @@ class ClevrXai(Benchmark):
 class OpenedClevrXai(Opened):
     """The questions, what the network answers, and those of them that enter.
 
-    kinds  ground truths, each with the kind of masks that is read for it
+    kinds   ground truths
+    others  the other question of each that enters and what the network answers to it, by its index
     """
 
     recipe: ClevrXai
@@ -263,8 +281,10 @@ class OpenedClevrXai(Opened):
     asked: Sequence[Question]
     answers: Answers
     chosen: Sequence[int]
-    kinds: Mapping[str, str]
+    kinds: Sequence[str]
     accuracy: float
+    company: Company
+    others: Mapping[int, tuple[str, int]]
 
     @property
     def question_set(self) -> str:
@@ -287,7 +307,7 @@ class OpenedClevrXai(Opened):
         target = torch.as_tensor(self.answers.answer[places])
         answered = [self.network.answers[k] for k in target.tolist()]
         facts = rows.question_facts(questions)
-        masks = {kind: self.data.masks(self.question_set, read).batch(index) for kind, read in self.kinds.items()}
+        masks = {kind: self.data.masks(self.question_set, kind).batch(index) for kind in self.kinds}
         return Batch(
             inputs=pictures(questions, self.network.size),
             target=target,
@@ -301,7 +321,15 @@ class OpenedClevrXai(Opened):
                 "probability": self.answers.probability[places].tolist(),
             },
             black=BLACK,
+            other=self.asked_otherwise(questions),
         )
+
+    def asked_otherwise(self, questions: Sequence[Question]) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """What is explained of the other question of each; of one that has none, nothing."""
+        others = self.company.any_other([question.index for question in questions])
+        told = [self.others.get(i, (q.text, NOBODY)) for i, q in zip(others, questions, strict=True)]
+        encoded = torch.cat([self.network.encode(text) for text, _ in told])
+        return torch.tensor([said for _, said in told]), (encoded,)
 
     def model(self, name: str) -> torch.nn.Module:
         return self.network.module
@@ -312,13 +340,15 @@ class OpenedClevrXai(Opened):
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
         masks = {kind: mask.cpu().numpy() for kind, mask in batch.masks.items()}
-        return rows.score_table(batch.ids, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings)
+        return rows.score_table(
+            self.question_set, batch.facts, relevance.cpu().numpy(), masks, self.recipe.poolings, self.company
+        )
 
     def about(self, case: Batch) -> str:
         return f"{case.facts['question'][0]} {case.facts['answer'][0]}"
 
     def subsets(self) -> Mapping[str, pl.Expr]:
-        return rows.parts_of_questions(self.question_set, probabilities=True)
+        return rows.parts_of_questions(self.question_set, True, self.recipe.poolings)
 
     def remembers(self) -> pl.Expr:
         return rows.is_undefined(self.story.columns[0])
@@ -329,7 +359,7 @@ class OpenedClevrXai(Opened):
         return Ending(
             [
                 f"The network answers {self.accuracy:.1%} of the questions right; {entered}."
-                f" Shown first: {shown} against {next(iter(self.kinds))}.",
+                f" Shown first: {shown} against {self.kinds[0]}.",
                 *rows.order_note(table, self.story.columns[0]),
                 *rows.undefined_notes(rows_),
             ]
@@ -339,6 +369,18 @@ class OpenedClevrXai(Opened):
         """The poster's, which is about a Relation Network and all questions of the release."""
         about = self.recipe.weights is not None and len(self.asked) == RELEASED["simple"]
         return Reference(rows.poster(), is_about_this=about)
+
+
+def our_network(model: Any, weights: Path | str | None, questions: str) -> str:
+    """Which of ours is explained, by its name; empty if it is none of them that has an eye."""
+    name = (SHIPPED[questions] if weights is None else "") if model is None else model
+    return name.partition(":")[0] if isinstance(name, str) else ""
+
+
+def methods_on(network: str) -> list[str]:
+    """The methods, of which CAMs read the eye of our networks."""
+    layer = f":layer={EYES[network]}" if network in EYES else ""
+    return [name + layer if name in CAMS else name for name in METHODS]
 
 
 def open_network(weights: Path | str | None, model: Any, questions: str = "simple") -> Vqa:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.benchmarks.base import Ending, OpenedMasks, Reference, metric_words, require_poolings
 from heatproof.benchmarks.clevr_xai import rows
+from heatproof.benchmarks.clevr_xai.company import Company, find_company
 from heatproof.benchmarks.floors import FAMILIES
 from heatproof.benchmarks.sample import pictures_kept, stratified
 from heatproof.cases import Chunk
@@ -41,10 +42,11 @@ def open_masks(
     predictions: Path | None = None,
     progress: Progress = silent,
     said: Mapping[int, Prediction] | None = None,
+    seed: int = 0,
 ) -> OpenedQuestions:
     """The questions that these heatmaps are about; with `predictions`, those of them that are answered right.
 
-    `said` are answers that are known already, and leave no question out.
+    `said` are answers that are known already, and leave no question out. `seed` draws the other questions.
     """
     chosen = tuple(every_pooling) if poolings is None else tuple(poolings)
     require_poolings(chosen)
@@ -78,14 +80,16 @@ def open_masks(
         left_out.append(("Predictions without a probability, in no part of the questions that asks for it", unsure))
     space = data.mask_size(questions, next(iter(KINDS[questions])))
     kinds = rows.ground_truths(data, questions, space)
+    company = find_company(data, questions, kinds, space, seed, asked["question_index"].to_list(), progress)
     left_out.append(("Questions without a heatmap", sorted(wanted - set(there))))
     return OpenedQuestions(
         story=Story(
             title="CLEVR-XAI: heatmaps made elsewhere",
             paper="Arras, Osman and Samek 2022, CLEVR-XAI",
             dataset=dataset.resolve().name,
-            metrics=metric_words(rows.METRICS),
-            columns=rows.shown_columns(kinds[0], chosen),
+            metrics=metric_words(rows.shown_metrics(company, kinds)),
+            columns=rows.shown_columns(kinds, chosen, company),
+            beside=rows.columns_beside(kinds, chosen),
             poolings=chosen,
             words=rows.WORDS,
             examples=examples_of(asked, questions, pictures_kept(*space)),
@@ -98,6 +102,7 @@ def open_masks(
             "ground_truths": kinds,
             "predictions": None if predictions is None else short_hash(predictions.read_bytes()),
             "cases": len(asked),
+            "metrics": list(rows.shown_metrics(company, kinds)),
         },
         fingerprint=data.fingerprint(questions, progress=progress),
         models={MODEL: ""},
@@ -109,6 +114,7 @@ def open_masks(
         asked=asked,
         names=there,
         kinds=kinds,
+        company=company,
         left_out=left_out,
         published=Reference(rows.poster().with_columns(target=pl.lit(""))),
     )
@@ -122,6 +128,7 @@ class OpenedQuestions(OpenedMasks):
     asked: pl.DataFrame
     names: Mapping[int, str]
     kinds: Sequence[str]
+    company: Company
     left_out: Sequence[tuple[str, Sequence[int]]]
     published: Reference
 
@@ -137,9 +144,8 @@ class OpenedQuestions(OpenedMasks):
         (name,) = self.counts
         index = questions["question_index"].to_list()
         masks = {kind: self.data.masks(name, kind).batch(index) for kind in self.kinds}
-        ids = [rows.case_name(name, question) for question in index]
         facts = questions.to_dict(as_series=False)
-        return rows.score_table(ids, facts, relevance, masks, self.settings["poolings"], problems)
+        return rows.score_table(name, facts, relevance, masks, self.settings["poolings"], self.company, problems)
 
     def shown(self, cases: Sequence[str]) -> dict[str, NDArray[Any]]:
         """The pictures, squashed to the size of the masks; nothing where the data set has scenes only."""
@@ -168,7 +174,7 @@ class OpenedQuestions(OpenedMasks):
 
     def subsets(self) -> Mapping[str, pl.Expr]:
         told = "probability" in self.asked.columns and self.asked["probability"].is_not_null().any()
-        return rows.parts_of_questions(next(iter(self.counts)), probabilities=told)
+        return rows.parts_of_questions(next(iter(self.counts)), told, self.settings["poolings"])
 
     def remembers(self) -> pl.Expr:
         return self.story.columns[0].condition & (pl.col("undefined") != "")
@@ -248,7 +254,7 @@ def read_predictions(path: Path) -> dict[int, Prediction]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise HeatproofError(f"{path} cannot be read as predictions ({problem}).") from problem
     if not isinstance(content, list):
         raise HeatproofError(f'{path} must be a list of {{"question_index": ..., "answer": ...}}.')

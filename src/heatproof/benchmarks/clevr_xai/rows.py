@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from heatproof.benchmarks.clevr_xai.company import Company
+from heatproof.benchmarks.clevr_xai.further import EVERYTHING, FURTHER, Asked, further_rows
+from heatproof.benchmarks.clevr_xai.further import OBJECTS as OBJECTS_ASKED
 from heatproof.benchmarks.references import read_reference
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question
 from heatproof.clevr.ground_truth import KINDS
 from heatproof.clevr.mask_files import kinds_there
-from heatproof.clevr.question_types import ATTRIBUTES, TYPES, attribute, question_type
+from heatproof.clevr.question_types import (
+    ANSWER_TYPES,
+    ATTRIBUTES,
+    FAMILIES,
+    TYPES,
+    answer_type,
+    attribute,
+    question_type,
+)
 from heatproof.errors import HeatproofError
 from heatproof.harmless import decodable
 from heatproof.lazy import np, pl
@@ -21,12 +32,21 @@ from heatproof.story import Column, Fact, Words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-METRICS = ("mass_accuracy", "rank_accuracy")
-SHOWN_POOLINGS = {"mass_accuracy": "pos_l2_norm_sq", "rank_accuracy": "max_norm"}
-"""What the tables show first; the first is the reading of the poster that fits it best."""
+SCORES = ("mass_accuracy", "rank_accuracy")
+"""The paper's, which are made for every pooling."""
+METRICS = (*SCORES, *FURTHER)
+BY_RANK = ("rank_accuracy", "rank_selectivity")
+SHOWN_POOLINGS = {metric: "max_norm" if metric in BY_RANK else "pos_l2_norm_sq" for metric in METRICS}
+"""What the tables show first; that of mass is the reading of the poster that fits it best."""
+SHOWN = ("mass_accuracy", "rank_accuracy", "mass_selectivity", "object_top_n", "object_selectivity", "off_objects")
+"""The columns of the table; leaderboard.csv has the others too."""
+IN_PARTS = (*SCORES, "mass_selectivity", "object_top_n")
+"""The metrics that have lines for parts of the questions."""
 CONFIDENT, LARGE = 0.99999, 1000
 """The poster's two parts of the questions: predicted probability and pixels of the mask above these."""
 OBJECTS = range(3, 11)
+MANY = 6
+"""From so many objects in the truth on, questions stand together."""
 WORDS = Words(cases="questions", truth="the objects that decide the answer", as_published="logit")
 FACTS = (
     Fact("answer", "true answer"),
@@ -34,6 +54,7 @@ FACTS = (
     Fact("correct", "the network is", filters=True, words=("right", "wrong")),
     Fact("probability", "its probability"),
     Fact("question_type", "kind of question", filters=True),
+    Fact("family", "family", filters=True),
     Fact("attribute", "asks for", filters=True),
     Fact("objects", "objects in the picture", filters=True),
 )
@@ -49,9 +70,17 @@ def question_facts(questions: Sequence[Question]) -> dict[str, list[Any]]:
         "question": [decodable(question.text) for question in questions],
         "question_type": [question_type(question.program) for question in questions],
         "attribute": [attribute(question.program) for question in questions],
+        "family": [family(question) for question in questions],
+        "answer_type": [answer_type(question.program) for question in questions],
         "answer": [in_words(question.answer) for question in questions],
         "objects": [len(question.scene["objects"]) if question.scene else 0 for question in questions],
     }
+
+
+def family(question: Question) -> str:
+    """The family of templates that a complex question was made from; empty where that is not told."""
+    name = decodable(str(question.record.get("template_filename") or "")).removesuffix(".json")
+    return name if question.set == "complex" else ""
 
 
 def spread(questions: Sequence[Question], limit: int | None) -> Sequence[Question]:
@@ -98,29 +127,34 @@ def ground_truths(dataset: Dataset, name: str, size: tuple[int, int]) -> list[st
 
 
 def score_table(
-    ids: Sequence[str],
+    name: str,
     facts: Mapping[str, Sequence[Any]],
     relevance: NDArray[Any],
     masks: Mapping[str, NDArray[np.bool_]],
     poolings: Sequence[str],
+    company: Company,
     problems: Sequence[str] | None = None,
 ) -> pl.DataFrame:
-    """Mass and rank accuracy as rows, with the facts of each question, its mask's size and why a score is undefined.
+    """All scores as rows, with the facts of each question, its mask's size and why a score is undefined.
 
-    `problems` says per case what was wrong with a heatmap that could not be used; empty for good ones.
+    `name` is that of the question set. `problems` says per case what was wrong with a heatmap that could not be used;
+    empty for good ones.
     """
+    index = [int(one) for one in facts["question_index"]]
+    ids = [case_name(name, one) for one in index]
     scores = score_heatmaps(relevance, masks, poolings)
-    known = pl.DataFrame({"case": list(ids), **{name: list(column) for name, column in facts.items()}})
+    known = pl.DataFrame({"case": ids, **{fact: list(column) for fact, column in facts.items()}})
+    counts = {kind: company.counts(kind, index) for kind in masks}
     frames = []
     for m, kind in enumerate(scores.ground_truths):
         covered = masks[kind].reshape(len(ids), -1)
         sizes = covered.sum(1)
-        uniform = {metric: uniform_column(metric, covered.mean(1)) for metric in METRICS}
+        uniform = {metric: uniform_column(metric, covered.mean(1)) for metric in SCORES}
         for p, pooling in enumerate(scores.poolings):
             reasons = [REASONS[code] for code in scores.state[p, m]]
             if problems is not None:
                 reasons = [problem or reason for problem, reason in zip(problems, reasons, strict=True)]
-            for metric, values in zip(METRICS, (scores.mass, scores.rank), strict=True):
+            for metric, values in zip(SCORES, (scores.mass, scores.rank), strict=True):
                 frames.append(
                     known.with_columns(
                         metric=pl.lit(metric),
@@ -129,32 +163,71 @@ def score_table(
                         value=pl.Series(values[p, m]),
                         uniform=uniform[metric],
                         mask_size=pl.Series(sizes),
+                        truth_objects=pl.Series(counts[kind], dtype=pl.Int64),
                         undefined=pl.Series(reasons),
                     )
                 )
+    shown = {metric: shown_pooling(metric, poolings) for metric in FURTHER}
+    asked = Asked(name, index, known, masks, counts)
+    frames += further_rows(asked, relevance, company, shown, problems)
     # polars tells NaN, a number, from null, no number; scores that are undefined are NaN throughout
-    return pl.concat(frames)
+    return pl.concat(frames, how="diagonal")
 
 
-def parts_of_questions(name: str, probabilities: bool) -> dict[str, pl.Expr]:
-    """The parts that get lines of their own, as conditions on score rows."""
+def parts_of_questions(name: str, probabilities: bool, poolings: Sequence[str]) -> dict[str, pl.Expr]:
+    """The parts that get lines of their own, as conditions on score rows.
+
+    Complex questions have so many parts and truths that only the scores under the pooling that is shown have lines.
+    """
     parts: dict[str, pl.Expr] = {}
     if probabilities:
         parts[f"probability>{CONFIDENT}"] = pl.col("probability") > CONFIDENT
     parts[f"mask>{LARGE}"] = pl.col("mask_size") > LARGE
     if name == "complex":
         parts |= {f"type:{kind}": pl.col("question_type") == kind for kind in TYPES}
-    parts |= {f"attribute:{word}": pl.col("attribute") == word for word in ATTRIBUTES}
+        parts |= {f"family:{word}": pl.col("family") == word for word in FAMILIES}
+        parts |= {f"answer:{word}": pl.col("answer_type") == word for word in ANSWER_TYPES}
+        parts |= {f"truth objects:{count}": pl.col("truth_objects") == count for count in range(1, MANY)}
+        parts[f"truth objects:{MANY}+"] = pl.col("truth_objects") >= MANY
+    else:
+        parts |= {f"attribute:{word}": pl.col("attribute") == word for word in ATTRIBUTES}
     parts |= {f"objects:{count}": pl.col("objects") == count for count in OBJECTS}
-    return parts
+    has_lines = pl.col("metric").is_in(IN_PARTS)
+    if name == "complex":
+        shown = {metric: shown_pooling(metric, poolings) for metric in IN_PARTS}
+        has_lines = pl.any_horizontal(
+            (pl.col("metric") == metric) & (pl.col("pooling") == pooling) for metric, pooling in shown.items()
+        )
+    return {part: condition & has_lines for part, condition in parts.items()}
 
 
-def shown_columns(kind: str, poolings: Sequence[str]) -> tuple[Column, ...]:
-    """The columns of the table: each metric with its pooling (the run's first, if that is left out)."""
+def shown_pooling(metric: str, poolings: Sequence[str]) -> str:
+    """What a metric is shown under: the run's first, if its own is left out."""
+    return SHOWN_POOLINGS[metric] if SHOWN_POOLINGS[metric] in poolings else poolings[0]
+
+
+def shown_columns(kinds: Sequence[str], poolings: Sequence[str], company: Company) -> tuple[Column, ...]:
+    """The columns of the table: each metric with its pooling, against the first of the ground truths."""
+    truth = {"off_objects": EVERYTHING}
     return tuple(
-        Column(metric, kind, SHOWN_POOLINGS[metric] if SHOWN_POOLINGS[metric] in poolings else poolings[0])
-        for metric in METRICS
+        Column(metric, truth.get(metric, kinds[0]), shown_pooling(metric, poolings))
+        for metric in shown_metrics(company, kinds)
+        if metric in SHOWN
     )
+
+
+def columns_beside(kinds: Sequence[str], poolings: Sequence[str]) -> tuple[Column, ...]:
+    """Further columns of mass accuracy where there are several truths to choose from: one for each of the others."""
+    metric = SCORES[0]
+    return tuple(
+        Column(metric, kind, shown_pooling(metric, poolings)) for kind in kinds[1:] if len(kinds) > len(SCORES)
+    )
+
+
+def shown_metrics(company: Company, kinds: Sequence[str]) -> tuple[str, ...]:
+    """The metrics that this data set allows."""
+    absent = {*(() if company.has_objects else OBJECTS_ASKED), *(() if EVERYTHING in kinds else ("off_objects",))}
+    return tuple(metric for metric in METRICS if metric not in absent)
 
 
 def order_note(table: pl.DataFrame, column: Column) -> list[str]:

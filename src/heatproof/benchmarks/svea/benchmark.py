@@ -9,11 +9,10 @@ because we know where the digit lies: mass accuracy, rank accuracy and the point
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
-from heatproof import mnist1d
 from heatproof.benchmarks.base import (
     Benchmark,
     Ending,
@@ -28,33 +27,42 @@ from heatproof.benchmarks.base import (
 )
 from heatproof.benchmarks.references import read_reference
 from heatproof.benchmarks.sample import SIGNALS
-from heatproof.benchmarks.svea.examples import FACTS, WORDS, caption, examples_of, marks_of, named_examples
+from heatproof.benchmarks.svea.examples import (
+    caption,
+    examples_of,
+    facts_of,
+    marks_of,
+    named_examples,
+    words_of,
+)
+from heatproof.benchmarks.svea.networks import Network, classes_seen, confidence_within, predict
+from heatproof.benchmarks.svea.own import centring, has_masks, own_signals
 from heatproof.benchmarks.svea.readings import readings_section
 from heatproof.benchmarks.svea.regions import (
     CHUNK,
-    DIGITS,
     METRICS,
     POOLINGS,
     ROE_LENGTH,
     Cases,
-    case_name,
     first_signals,
+    inputs_of,
     roe_rows,
 )
-from heatproof.benchmarks.svea.words import agreement, performance
+from heatproof.benchmarks.svea.words import agreement, performance, why_two_targets
 from heatproof.cases import Batch, Chunk
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.fidelity import drop, increase
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
-from heatproof.metrics.understandability import Svm, WindowRule, window_mask, window_starts
+from heatproof.metrics.understandability import Svm, WindowRule, window_starts
 from heatproof.pooling import pool
 from heatproof.progress import Progress, silent
 from heatproof.story import Mark, Story
 
-if TYPE_CHECKING:
-    from heatproof.mnist1d import Signals
+CHUNK_VALUES = 2**22
+"""Values of inputs in a chunk of long signals."""
+WITHOUT_MASKS = ("roe_accuracy", "drop", "increase")
+"""Scores that need not know where the class lies."""
 
 
 @register_benchmark("svea")
@@ -71,6 +79,8 @@ class Svea(Benchmark):
     heatproof run svea --explainers gradient,my_method.py:explain --out runs/mine
 
     heatproof run svea --model my_net.py:build
+
+    heatproof run svea --signals ecg.npz --model my_net.py:build --region 40
     """
 
     title = "SVEA: regions of explanation on MNIST-1D"
@@ -87,12 +97,26 @@ class Svea(Benchmark):
     preset_help = "quick: 1,000 signals. standard: all 5,000. paper: all, on three networks."
 
     limit: int | None = option(None, "Use about this many signals only, four in five to train the SVM.")
-    model: Any = option(None, "Your own network (B,1,40) -> (B,10): my_net.py:factory or package:factory.")
+    signals: Path | str | None = option(
+        None,
+        "Signals of your own: a .npz with x_train, y_train, x_test, y_test, and mask_test where it is known what"
+        " matters; with --model or --weights (heatproof train signals).",
+    )
+    model: Any = option(
+        None,
+        "Your own network (B,1,40) -> (B,10), or from your signals to their classes: my_net.py:factory,"
+        " package:factory; net.onnx or http://ADDRESS.",
+    )
     weights: Path | str | None = option(None, "Weights (.npz, .pt) for the paper's network.")
     model_seeds: int = option(1, "Explain this many networks, trained from seeds 1, 2, ...; shows their spread.")
     retrain: bool = option(False, "Train networks even where trained ones ship with Heatproof.")
+    region: int | None = option(
+        None, "Points of a region of explanation (ROE). Default: 12; of your own signals three tenths, as in the paper."
+    )
     window: WindowRule = option(
-        "clipped", "clipped (reproduces the paper) or literal (equation 1 as printed): where the ROE begins."
+        "clipped",
+        "Where the ROE lies. clipped (around the maximum; reproduces the paper), literal (equation 1 as printed), after"
+        " or before (it begins or ends with the maximum).",
     )
     svm: Svm = option(
         "liblinear", "liblinear, or literal (the paper's 10,000 gradient steps): how the SVM of the ROE test learns."
@@ -107,6 +131,7 @@ class Svea(Benchmark):
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
+        known = self.signals is None or has_masks(Path(self.signals))
         return (
             "gradient",
             "gradient_x_input",
@@ -122,7 +147,7 @@ class Svea(Benchmark):
             "random",
             "centre",
             "input_magnitude",
-            "oracle",
+            *(["oracle"] if known else []),
         )
 
     def __post_init__(self) -> None:
@@ -133,8 +158,15 @@ class Svea(Benchmark):
         if self.svm not in get_args(Svm):
             raise unknown_name("SVM", self.svm, get_args(Svm))
         require_poolings(self.poolings)
+        if self.region is not None:
+            require_whole("region", self.region, 1)
         if self.examples is not None:
-            named_examples(self.examples, first_signals(self.limit).counts["test"])
+            named_examples(self.examples, self.cases().ids("test"))
+        if self.signals is not None and self.weights is None and self.model is None:
+            raise HeatproofError(
+                f"signals: say with --model which network knows the classes of {self.signals}, or train the paper's on"
+                f" them (heatproof train signals {self.signals} --out net.npz) and give it with --weights net.npz."
+            )
         if self.weights is not None and self.model is not None:
             raise HeatproofError("give either weights (for the paper's network) or a model, not both.")
         if (self.model_seeds > 1 or self.retrain) and (self.weights is not None or self.model is not None):
@@ -147,6 +179,20 @@ class Svea(Benchmark):
             options["model_seeds"] = options.get("model_seeds") or 1
         return super().from_preset(preset, **options)
 
+    def cases(self) -> Cases:
+        """The signals to explain."""
+        if self.signals is not None:
+            return own_signals(Path(self.signals), self.region, self.limit)
+        cases = first_signals(self.limit)
+        if self.region is not None and self.region > cases.length:
+            raise HeatproofError(f"region: {self.region} points do not fit signals of {cases.length}.")
+        return cases if self.region is None else replace(cases, region=self.region)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether signals and regions are the paper's."""
+        return self.signals is None and self.region in (None, ROE_LENGTH)
+
     def open(self, seed: int, progress: Progress = silent) -> OpenedSvea:
         return self.opened(seed, progress, train_missing=True)
 
@@ -157,36 +203,37 @@ class Svea(Benchmark):
     def opened(self, seed: int, progress: Progress, train_missing: bool) -> OpenedSvea:
         from heatproof.models.weights import fingerprint
 
-        cases = first_signals(self.limit)
+        cases = self.cases()
         test = cases.test
+        per_chunk = max(1, min(CHUNK, CHUNK_VALUES // (cases.channels * cases.length)))
         networks = {
-            name: Network(module, predict(name, module, cases.train), predict(name, module, test))
-            for name, module in self.modules(progress, train_missing).items()
+            name: Network(module, *(predict(name, module, cases, split, per_chunk) for split in ("train", "test")))
+            for name, module in self.modules(cases, progress, train_missing).items()
         }
-        seen = digits_seen(networks)
+        seen = classes_seen(networks)
         first = next(iter(seen.values()))
         names = cases.ids("test")
         drawn = self.examples is None
-        shown = named_examples(self.examples, len(test)) if self.examples else examples_of(names, test.y, first, seed)
-        known = dict(zip(names, zip(test.y.tolist(), first.tolist(), strict=True), strict=True))
+        shown = named_examples(self.examples, names) if self.examples else examples_of(names, test.y, first, seed)
+        known = dict(zip(names, zip(cases.named(test.y), cases.named(first), strict=True), strict=True))
         return OpenedSvea(
             story=Story(
-                title=self.title,
+                title=self.title if self.signals is None else "SVEA: regions of explanation on signals of your own",
                 paper=self.paper,
-                dataset="mnist1d",
-                metrics=metric_words(self.metrics),
-                poolings=tuple(self.poolings),
-                words=WORDS,
-                examples={case: f"digit {known[case][0]}" for case in shown},
+                dataset="mnist1d" if self.signals is None else Path(self.signals).stem,
+                metrics=metric_words(metric for metric in METRICS if cases.has_masks or metric in WITHOUT_MASKS),
+                poolings=tuple(self.poolings) if cases.has_masks else (),
+                words=words_of(cases),
+                examples={case: f"{cases.noun} {known[case][0]}" for case in shown},
                 captions={case: said for case in shown if (said := caption(*known[case]))},
-                facts=FACTS,
-                sections=(performance(seen, test.y),),
+                facts=facts_of(cases),
+                sections=(performance(seen, test.y, cases.classes, cases.noun),),
                 repeats=len(test) - len(np.unique(test.x, axis=0)),
             ),
             settings={
                 "limit": self.limit,
                 "window": self.window,
-                "roe_length": ROE_LENGTH,
+                "roe_length": cases.region,
                 "poolings": list(self.poolings),
                 **({} if self.svm == "liblinear" else {"svm": self.svm}),
                 **({} if self.examples is None else {"examples": list(self.examples)}),
@@ -194,14 +241,14 @@ class Svea(Benchmark):
             fingerprint=cases.fingerprint,
             models={name: fingerprint(network.module) for name, network in networks.items()},
             counts=cases.counts,
-            per_chunk=CHUNK,
+            per_chunk=per_chunk,
             sample=SIGNALS if drawn else None,
             recipe=self,
             cases=cases,
             networks=networks,
         )
 
-    def modules(self, progress: Progress, train_missing: bool) -> dict[str, torch.nn.Module]:
+    def modules(self, cases: Cases, progress: Progress, train_missing: bool) -> dict[str, torch.nn.Module]:
         """The networks to explain, by name; untrained ones stand in for those that are missing, if so wished."""
         from heatproof.models.mnist1d_cnn import Mnist1dCnn, trained_network
         from heatproof.models.networks import load_network, returning_logits
@@ -209,26 +256,16 @@ class Svea(Benchmark):
 
         if self.model is not None:
             name, module = load_network(self.model)
-            return {
-                name: returning_logits(module, torch.zeros(1, 1, mnist1d.Settings.length), name=name, what="signals")
-            }
+            sample = torch.as_tensor(inputs_of(cases.test)[:1], dtype=torch.float32)
+            return {name: returning_logits(module, sample, name=name, what="signals")}
         if self.weights is not None:
-            network = Mnist1dCnn().eval()
+            network = Mnist1dCnn(cases.length, len(cases.classes), inputs=cases.channels).eval()
             load_weights(network, Path(self.weights))
             return {Path(self.weights).stem: network}
         return {
             f"mnist1d_cnn-{seed}": trained_network(seed, self.retrain, progress, train_missing)
             for seed in range(1, self.model_seeds + 1)
         }
-
-
-@dataclass(frozen=True, eq=False)
-class Network:
-    """A network and its class probabilities for the training and the test signals."""
-
-    module: torch.nn.Module
-    train: torch.Tensor
-    test: torch.Tensor
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -240,8 +277,12 @@ class OpenedSvea(Opened):
     networks: Mapping[str, Network]
 
     def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
-        parted = [case.partition("-") for case in cases]
-        wanted = {(split, int(number) // CHUNK * CHUNK) for split, _, number in parted if number.isdecimal()}
+        wanted = {
+            (split, place // self.per_chunk * self.per_chunk)
+            for split in self.cases.counts
+            for place, name in enumerate(self.cases.ids(split))
+            if name in cases
+        }
         return [chunk for chunk in super().chunks_with(cases) if chunk_start(chunk) in wanted]
 
     def load(self, chunk: Chunk) -> Batch:
@@ -252,17 +293,17 @@ class OpenedSvea(Opened):
         probabilities = (network.test if split == "test" else network.train)[rows]
         probability, predicted = probabilities.max(1)
         return Batch(
-            inputs=torch.as_tensor(part.x, dtype=torch.float32).unsqueeze(1),
+            inputs=torch.as_tensor(inputs_of(part), dtype=torch.float32),
             target=predicted,
-            ids=tuple(case_name(split, i) for i in range(rows.start, rows.stop)),
-            masks={"template": torch.as_tensor(part.template)},
+            ids=tuple(self.cases.ids(split)[rows]),
+            masks={"template": torch.as_tensor(part.template)} if self.cases.has_masks else {},
             facts={
                 "split": [split] * len(part),
-                "label": part.y.tolist(),
-                "predicted": predicted.tolist(),
+                "label": self.cases.named(part.y),
+                "predicted": self.cases.named(predicted.tolist()),
                 "correct": (predicted.cpu().numpy() == part.y).tolist(),
                 "probability": probability.tolist(),
-                "mask_size": part.template.sum(1).tolist(),
+                **({"mask_size": part.template.sum(1).tolist()} if self.cases.has_masks else {}),
             },
         )
 
@@ -270,18 +311,19 @@ class OpenedSvea(Opened):
         return self.networks[name].module
 
     def score(self, batch: Batch, relevance: torch.Tensor, model: torch.nn.Module) -> pl.DataFrame:
-        starts = window_starts(relevance.sum(1), ROE_LENGTH, self.recipe.window)
+        region = self.cases.region
+        starts = window_starts(relevance.sum(1), region, self.recipe.window)
         values = {("roe_start", "", ""): starts}
         uniform: dict[str, torch.Tensor] = {}
         if batch.facts["split"][0] == "test":
             full = torch.tensor(batch.facts["probability"])
-            kept = confidence_within(starts, batch, model)
+            kept = confidence_within(starts, batch, model, region)
             values |= {("drop", "", ""): drop(full, kept), ("increase", "", ""): increase(full, kept)}
-            middle = torch.full_like(starts, (batch.space[0] - ROE_LENGTH) // 2)
-            blind = confidence_within(middle, batch, model)
+            middle = torch.full_like(starts, (batch.space[0] - region) // 2)
+            blind = confidence_within(middle, batch, model, region)
             uniform = {"drop": drop(full, blind), "increase": increase(full, blind)}
-            truth = batch.masks["template"]
-            for pooling in self.recipe.poolings:
+            for pooling in self.recipe.poolings if self.cases.has_masks else ():
+                truth = batch.masks["template"]
                 heatmap = pool(relevance, pooling)
                 values |= {
                     ("mass_accuracy", "template", pooling): mass_accuracy(heatmap, truth),
@@ -303,77 +345,36 @@ class OpenedSvea(Opened):
     def conclude(self, rows: pl.DataFrame, summary: pl.DataFrame, table: pl.DataFrame) -> Ending:
         """Notes, the regions of the examples with what the SVM reads in them, and what it goes by."""
         first = next(iter(self.networks))
+        own_world = self.recipe.signals is not None
         return Ending(
-            notes=[*why_two_targets(rows, table), *agreement(table)],
-            marks=marks_of(rows, summary, first, list(self.story.examples)),
+            notes=[
+                *why_two_targets(rows, table, not own_world),
+                *agreement(table),
+                *(centring(self.cases) if own_world else []),
+            ],
+            marks=marks_of(rows, summary, first, list(self.story.examples), self.cases),
             sections=readings_section(self.cases, rows, summary, first, self.recipe.svm),
         )
 
     def about(self, case: Batch) -> str:
-        """The digit, where the network sees another."""
-        return "" if case.facts["correct"][0] else f"digit {case.facts['label'][0]}"
+        """The class, where the network sees another."""
+        return "" if case.facts["correct"][0] else f"{self.cases.noun} {case.facts['label'][0]}"
 
     def marks(self, rows: pl.DataFrame) -> list[Mark]:
         """The regions of explanation."""
         return [
-            Mark(row["explainer"], row["target"], row["case"], int(row["value"]), ROE_LENGTH)
+            Mark(row["explainer"], row["target"], row["case"], int(row["value"]), self.cases.region)
             for row in rows.filter(pl.col("metric") == "roe_start").iter_rows(named=True)
         ]
 
     def reference(self) -> Reference:
-        """Table 1 of the paper, whose network is ours unless another was given."""
-        return Reference(read_reference("svea"), is_about_this=self.recipe.model is None)
-
-
-def confidence_within(starts: torch.Tensor, batch: Batch, model: torch.nn.Module) -> torch.Tensor:
-    """The target's probability where all but a window that begins at `starts` (cases,) is zero."""
-    region = window_mask(starts, batch.space[0], ROE_LENGTH)
-    with torch.no_grad(), untouched(model):
-        outputs = model(batch.inputs * region.unsqueeze(1))
-    kept: torch.Tensor = outputs.softmax(1).gather(1, batch.target[:, None])[:, 0]
-    return kept
+        """Table 1 of the paper, whose network is ours unless another was given; none on other signals."""
+        if self.recipe.signals is not None:
+            return Reference()
+        return Reference(read_reference("svea"), is_about_this=self.recipe.model is None and self.recipe.is_published)
 
 
 def chunk_start(chunk: Chunk) -> tuple[str, int]:
     """The part of the data that a chunk is of, and the place where it begins."""
     split, start = chunk.name.split("-")
     return split, int(start)
-
-
-def why_two_targets(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
-    """Why the table has two targets, with this run's own numbers."""
-    probabilities = rows.unique(["model", "case"])["probability"]
-    saturated = (probabilities == 1.0).sum() / len(probabilities)
-    lines = table.filter((pl.col("metric") == "roe_accuracy") & pl.col("explainer").is_in(["gradient", "grad_cam"]))
-    means = {(r["explainer"], r["target"]): r["mean"] for r in lines.iter_rows(named=True)}  # sums of models are last
-    changes = [
-        f"{name} from {means[name, 'probability']:.1%} to {means[name, 'logit']:.1%}"
-        for name in ("gradient", "grad_cam")
-        if (means.get((name, "logit")) or 0) > (means.get((name, "probability")) or 1) + 0.02
-    ]
-    if not changes or saturated < 0.01:
-        return []
-    return [
-        f"Why two targets? {saturated:.1%} of the signals get a probability of exactly 1.0 in float32, so its"
-        " gradient cancels and what is left is rounding; methods that read the gradient then point anywhere."
-        f" Explaining the logit instead takes {' and '.join(changes)} in the ROE test:"
-        " much of the published ranking of gradient and CAM methods is this artefact."
-    ]
-
-
-def digits_seen(networks: Mapping[str, Network]) -> dict[str, np.ndarray[Any, Any]]:
-    """The digit that each network sees in each test signal."""
-    return {name: network.test.argmax(1).cpu().numpy() for name, network in networks.items()}
-
-
-def predict(name: str, module: torch.nn.Module, part: Signals) -> torch.Tensor:
-    """Class probabilities (N, 10) in float32."""
-    from heatproof.explainers.wrapped import reached
-    from heatproof.models.networks import ask, check_logits
-
-    module = reached(module)
-    signals = torch.as_tensor(part.x, dtype=torch.float32).unsqueeze(1)
-    outputs = [
-        check_logits(name, ask(name, module, rows, what="signals"), len(rows), DIGITS) for rows in signals.split(CHUNK)
-    ]
-    return (torch.cat(outputs) if outputs else torch.zeros(0, DIGITS)).softmax(1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heatproof.benchmarks.sample import MOST_SHOWN, stratified
-from heatproof.benchmarks.svea.regions import ROE_LENGTH, case_name
+from heatproof.benchmarks.svea.regions import Cases
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.story import Fact, Mark, Words
@@ -31,6 +32,19 @@ WORDS = Words(
 KEY = ("explainer", "target", "case")
 
 
+def facts_of(cases: Cases) -> tuple[Fact, ...]:
+    """What is said of each signal, in the words of the data set."""
+    return tuple(replace(fact, title=cases.noun) if fact.column == "label" else fact for fact in FACTS)
+
+
+def words_of(cases: Cases) -> Words:
+    if cases.noun == "digit":
+        return WORDS
+    truth = "the mask that is given with it"
+    mark = f"the region of explanation (ROE), and the {cases.noun} that the SVM reads in it"
+    return replace(WORDS, truth=truth, mark=mark)
+
+
 def examples_of(
     cases: Sequence[str], labels: NDArray[np.int64], seen: NDArray[np.int64] | None, seed: int
 ) -> list[str]:
@@ -40,36 +54,36 @@ def examples_of(
     return stratified(dict(zip(cases, strata, strict=True)), MOST_SHOWN, seed)
 
 
-def named_examples(cases: Sequence[str], count: int) -> list[str]:
+def named_examples(cases: Sequence[str], known: Sequence[str]) -> list[str]:
     """The test signals that somebody names; whoever is named twice is shown once."""
     if not cases:
         raise HeatproofError("examples is empty; name test signals such as test-0003.")
-    known = {case_name("test", place) for place in range(count)}
     for case in cases:
         if case not in known:
             raise HeatproofError(
-                f"there is no test signal {case!r} to show as an example; they are {case_name('test', 0)} to"
-                f" {case_name('test', count - 1)}."
+                f"there is no test signal {case!r} to show as an example; they are {known[0]} to {known[-1]}."
             )
     return list(dict.fromkeys(cases))
 
 
-def caption(label: int, seen: int) -> str:
-    """What stands under an example's digit where the network sees another."""
+def caption(label: int | str, seen: int | str) -> str:
+    """What stands under an example's class where the network sees another."""
     return "" if label == seen else f"seen as {seen}"
 
 
-def marks_of(rows: pl.DataFrame, summary: pl.DataFrame, model: str, examples: Sequence[str]) -> list[Mark]:
-    """The regions of the examples under each explainer, with the digit that the SVM reads in them."""
+def marks_of(
+    rows: pl.DataFrame, summary: pl.DataFrame, model: str, examples: Sequence[str], cases: Cases
+) -> list[Mark]:
+    """The regions of the examples under each explainer, with the class that the SVM reads in them."""
     shown = (pl.col("model") == model) & pl.col("case").is_in(examples)
     read = summary.filter(shown).select(*KEY, "read")
     found = rows.filter(shown).join(read, on=KEY, how="left", maintain_order="left")
     return [
-        Mark(explainer, target, case, int(start), ROE_LENGTH, reading(digit))
-        for explainer, target, case, start, digit in found.select(*KEY, "value", "read").iter_rows()
+        Mark(explainer, target, case, int(start), cases.region, reading(label, cases.classes))
+        for explainer, target, case, start, label in found.select(*KEY, "value", "read").iter_rows()
     ]
 
 
-def reading(digit: float | None) -> str:
+def reading(label: float | None, classes: Sequence[int | str]) -> str:
     """What the SVM reads, in words; nothing where it was not asked."""
-    return "" if digit is None or digit != digit else f"SVM reads {digit:.0f}"
+    return "" if label is None or label != label else f"SVM reads {classes[int(label)]}"

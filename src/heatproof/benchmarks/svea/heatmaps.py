@@ -275,7 +275,9 @@ class OpenedSignals(OpenedMasks):
     def conclude(self, rows: pl.DataFrame, summary: pl.DataFrame, table: pl.DataFrame) -> Ending:
         """The same, and the regions of the examples."""
         there = rows.filter(pl.col("value").is_not_nan())
-        return Ending(self.end(rows, table).notes, marks_of(there, summary, MODEL, list(self.story.examples)))
+        return Ending(
+            self.end(rows, table).notes, marks_of(there, summary, MODEL, list(self.story.examples), self.signals)
+        )
 
     def about_outputs(self) -> list[str]:
         if self.outputs is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from heatproof.benchmarks.svea.regions import DIGITS, ROE_LENGTH, Cases, regions
+from heatproof.benchmarks.svea.regions import Cases, regions
 from heatproof.lazy import np, pl
 from heatproof.metrics.understandability import Svm, svm_weights
 from heatproof.story import Cell, Paragraph, Section, Table
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NAMED = 6
-"""Misread signals that are named for each digit."""
+"""Misread signals that are named for each class."""
+MOST_WEIGHTS = 60
+"""Points of a region, over all channels, whose weights are still a table that can be read."""
 
 
 def readings_section(cases: Cases, rows: pl.DataFrame, summary: pl.DataFrame, model: str, svm: Svm) -> list[Section]:
@@ -30,7 +32,7 @@ def readings_section(cases: Cases, rows: pl.DataFrame, summary: pl.DataFrame, mo
     explainer, target = best
     mine = (pl.col("model") == model) & (pl.col("explainer") == explainer) & (pl.col("target") == target)
     starts = dict(rows.filter(mine).select("case", "value").rows())
-    cut, there = regions(cases.train, np.array([starts[case] for case in cases.ids("train")]))
+    cut, there = regions(cases.train, np.array([starts[case] for case in cases.ids("train")]), cases.region)
     found = svm_weights(cut[there], cases.train.y[there], svm)
     if found is None:
         return []
@@ -44,13 +46,13 @@ def readings_section(cases: Cases, rows: pl.DataFrame, summary: pl.DataFrame, mo
             [
                 Paragraph(
                     f"Of all methods, {name} serves the SVM best on {model}. A weight says how much a point of the"
-                    " region speaks for a digit (blue) or against it (orange): raise the one or lower the other, and"
-                    " the SVM reads that digit sooner.",
+                    f" region speaks for a {cases.noun} (blue) or against it (orange): raise the one or lower the"
+                    f" other, and the SVM reads that {cases.noun} sooner.",
                     lead="Actionability.",
                 ),
-                weight_table(*found),
+                *([weight_table(cases, *found)] if found[1].shape[1] <= MOST_WEIGHTS else []),
                 Paragraph(context_words(len(read), wrong), lead="Contextfulness."),
-                misread_table(read, wrong),
+                misread_table(cases, read, wrong),
             ],
         )
     ]
@@ -68,16 +70,25 @@ def best_method(summary: pl.DataFrame) -> tuple[str, str] | None:
     return str(explainer), str(target)
 
 
-def weight_table(labels: NDArray[np.int64], weights: NDArray[np.float64]) -> Table:
-    """A row per digit, a column per point of the region."""
+def weight_table(cases: Cases, labels: NDArray[np.int64], weights: NDArray[np.float64]) -> Table:
+    """A row per class, a column per point of the region; of signals with channels, channel by channel."""
     peak = float(np.abs(weights).max()) or 1.0
     rows = [
-        (str(label), [Cell(f"{weight:+.2f}", float(weight), shade=float(weight) / peak) for weight in line])
+        (
+            str(cases.classes[label]),
+            [Cell(f"{weight:+.2f}", float(weight), shade=float(weight) / peak) for weight in line],
+        )
         for label, line in zip(labels.tolist(), weights, strict=True)
     ]
-    heads = ("digit", *(str(point) for point in range(1, ROE_LENGTH + 1)))
-    note = "Points of the region from its first to its last; the bias of each digit is left out."
-    return Table("Weights of the SVM, by digit and point of the region", heads, rows, matrix=True, note=note)
+    points = range(1, cases.region + 1)
+    channels = [""] if cases.channels == 1 else [f"{channel}:" for channel in range(1, cases.channels + 1)]
+    heads = (cases.noun, *(f"{channel}{point}" for channel in channels for point in points))
+    note = (
+        "Points of the region from its first to its last"
+        + ", channel by channel" * (cases.channels > 1)
+        + f"; the bias of each {cases.noun} is left out."
+    )
+    return Table(f"Weights of the SVM, by {cases.noun} and point of the region", heads, rows, matrix=True, note=note)
 
 
 def context_words(count: int, wrong: pl.DataFrame) -> str:
@@ -90,10 +101,10 @@ def context_words(count: int, wrong: pl.DataFrame) -> str:
     )
 
 
-def misread_table(read: pl.DataFrame, wrong: pl.DataFrame) -> Table:
-    """Digit by digit: how many are misread, as what, and which."""
+def misread_table(cases: Cases, read: pl.DataFrame, wrong: pl.DataFrame) -> Table:
+    """Class by class: how many are misread, as what, and which."""
     rows: list[tuple[str, Sequence[Cell]]] = []
-    for digit in range(DIGITS):
+    for digit in cases.classes:
         shown = read.filter(pl.col("label") == digit)
         mine = wrong.filter(pl.col("label") == digit)
         if shown.is_empty():
@@ -105,28 +116,28 @@ def misread_table(read: pl.DataFrame, wrong: pl.DataFrame) -> Table:
                 [
                     Cell(str(len(shown)), len(shown)),
                     Cell(f"{100 * share:.1f}", share, bar=share),
-                    Cell(most_read(mine)),
-                    Cell(named(mine)),
+                    Cell(most_read(mine, cases)),
+                    Cell(named(mine, cases)),
                 ],
             )
         )
-    heads = ("digit", "test regions", "misread, %", "most often read as", "misread signals")
+    heads = (cases.noun, "test regions", "misread, %", "most often read as", "misread signals")
     return Table(
         "Test signals that the SVM misreads", heads, rows, note="Signals that the network sees right come first."
     )
 
 
-def most_read(wrong: pl.DataFrame) -> str:
+def most_read(wrong: pl.DataFrame, cases: Cases) -> str:
     if wrong.is_empty():
         return ""
     counts: Any = wrong.group_by("read").len().sort("len", "read", descending=[True, False])
     digit, count = counts.row(0)
-    return f"{digit:.0f} ({count})"
+    return f"{cases.classes[int(digit)]} ({count})"
 
 
-def named(wrong: pl.DataFrame) -> str:
+def named(wrong: pl.DataFrame, cases: Cases) -> str:
     """The first misread signals with what is read in them, and how many more there are."""
     ordered = wrong.sort("correct", "case", descending=[True, False]).select("case", "read").rows()
-    said = ", ".join(f"{case} as {read:.0f}" for case, read in ordered[:NAMED])
+    said = ", ".join(f"{case} as {cases.classes[int(read)]}" for case, read in ordered[:NAMED])
     more = len(ordered) - NAMED
     return f"{said} and {more} more" if more > 0 else said

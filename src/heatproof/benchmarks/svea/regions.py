@@ -1,11 +1,11 @@
-"""Signals by name, and the ROE test: can a linear SVM name the digit from the region of explanation alone? No torch."""
+"""Signals by name, and the ROE test: can a linear SVM name the class from the region of explanation alone? No torch."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from heatproof import mnist1d
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROE_LENGTH = 12
 CHUNK = 500
 DIGITS = 10
+CLASSES: tuple[int | str, ...] = tuple(range(DIGITS))
 METRICS = ("roe_accuracy", "drop", "increase", "mass_accuracy", "rank_accuracy", "pointing_game")
 POOLINGS = ("sum_pos", "sum_abs")
 PARTS = ("test", "train")
@@ -28,12 +29,22 @@ PARTS = ("test", "train")
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """The training and the test signals that are scored, and their places in the published data set."""
+    """The training and the test signals that are scored, and their places in the data set.
+
+    region     points of a region of explanation
+    classes    what the outputs of a network mean, in their order; labels count along it
+    noun       what a class is called
+    has_masks  whether it is known where the class lies: without, templates are empty
+    """
 
     train: Signals
     test: Signals
     train_places: NDArray[np.int64]
     test_places: NDArray[np.int64]
+    region: int = ROE_LENGTH
+    classes: tuple[int | str, ...] = CLASSES
+    noun: str = "digit"
+    has_masks: bool = True
 
     def part(self, split: str) -> tuple[Signals, NDArray[np.int64]]:
         return (self.test, self.test_places) if split == "test" else (self.train, self.train_places)
@@ -47,7 +58,33 @@ class Cases:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(self.train.x.tobytes() + self.test.x.tobytes()).hexdigest()[:16]
+        digest = hashlib.sha256(self.train.x.tobytes() + self.test.x.tobytes())
+        if self.classes != CLASSES:  # of signals that are published, classes and templates are known
+            for part in (self.train, self.test):
+                digest.update(f"{self.classes} {part.x.shape}".encode() + part.y.tobytes() + part.template.tobytes())
+        return digest.hexdigest()[:16]
+
+    @property
+    def length(self) -> int:
+        return int(self.test.x.shape[-1])
+
+    @property
+    def channels(self) -> int:
+        return int(inputs_of(self.test).shape[1])
+
+    def named(self, labels: Iterable[int]) -> list[int | str]:
+        """The classes of these labels."""
+        return [self.classes[label] for label in labels]
+
+
+def inputs_of(part: Signals) -> NDArray[np.float64]:
+    """The signals (N, channels, positions)."""
+    return part.x if part.x.ndim == 3 else part.x[:, None]
+
+
+def in_one_row(part: Signals) -> NDArray[np.float64]:
+    """The signals (N, channels * positions)."""
+    return part.x.reshape(len(part), math.prod(part.x.shape[1:]))
 
 
 def case_name(split: str, place: int) -> str:
@@ -59,27 +96,27 @@ def first_signals(limit: int | None = None) -> Cases:
     train, test = mnist1d.published()
     if limit is not None:
         wanted = min(limit, len(train) + len(test))
-        tests = ceil(wanted / 5)
+        tests = math.ceil(wanted / 5)
         train, test = train[: wanted - tests], test[:tests]
     return Cases(train, test, np.arange(len(train)), np.arange(len(test)))
 
 
-def cases_named(names: Collection[str]) -> Cases:
-    """The published signals of these names, in their order; names of no signal are left out."""
-    wanted, every = set(names), first_signals()
+def cases_named(names: Collection[str], every: Cases | None = None) -> Cases:
+    """The signals of these names among all or the published ones, in their order; names of none are left out."""
+    wanted, every = set(names), every or first_signals()
     found = {}
     for split in PARTS:
-        part, _ = every.part(split)
+        part, known = every.part(split)
         places = np.flatnonzero([name in wanted for name in every.ids(split)])
-        found[split] = mnist1d.Signals(part.x[places], part.y[places], part.template[places]), places
+        found[split] = mnist1d.Signals(part.x[places], part.y[places], part.template[places]), known[places]
     (test, test_places), (train, train_places) = (found[split] for split in PARTS)
-    return Cases(train, test, train_places, test_places)
+    return replace(every, train=train, test=test, train_places=train_places, test_places=test_places)
 
 
 def roe_rows(cases: Cases, rows: pl.DataFrame, models: Iterable[str], svm: Svm) -> pl.DataFrame:
     """The ROE test of every explainer that has come to its end, and of the raw signals, from where regions start.
 
-    `read` is the digit that the SVM reads in a region. A signal without a region (its start is NaN) teaches the SVM
+    `read` is the label that the SVM reads in a region. A signal without a region (its start is NaN) teaches the SVM
     nothing, and has no score; `uniform` is then what the window in the middle would get.
     """
     ids = {split: cases.ids(split) for split in PARTS}
@@ -93,16 +130,18 @@ def roe_rows(cases: Cases, rows: pl.DataFrame, models: Iterable[str], svm: Svm) 
 
     def readings(starts: Mapping[str, float]) -> NDArray[np.float64] | None:
         (test, there), (train, taught) = (
-            regions(cases.part(split)[0], np.array([starts[case] for case in ids[split]])) for split in PARTS
+            regions(cases.part(split)[0], np.array([starts[case] for case in ids[split]]), cases.region)
+            for split in PARTS
         )
         read = read_regions(train[taught], cases.train.y[taught], test, svm)
         return None if read is None else np.where(there, read, np.nan)
 
     blind: NDArray[np.float64] | None = None
     if rows["value"].is_nan().any():
-        middle = float((cases.test.x.shape[1] - ROE_LENGTH) // 2)
+        middle = float((cases.length - cases.region) // 2)
         blind = accuracies(readings({case: middle for part in ids.values() for case in part}), cases.test.y)
-    raw = read_regions(cases.train.x, cases.train.y, cases.test.x, svm)
+    whole_train, whole_test = (in_one_row(part) for part in (cases.train, cases.test))
+    raw = read_regions(whole_train, cases.train.y, whole_test, svm)
     found: list[tuple[Any, NDArray[Any] | None]] = [((model, "raw_input", ""), raw) for model in models]
     found += zip([key for key, _ in whole], each(readings, [starts for _, starts in whole]), strict=True)
     return pl.concat(
@@ -127,10 +166,12 @@ def roe_rows(cases: Cases, rows: pl.DataFrame, models: Iterable[str], svm: Svm) 
     )
 
 
-def regions(part: Signals, starts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def regions(
+    part: Signals, starts: NDArray[np.float64], length: int = ROE_LENGTH
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The points of each region, and whether there is one; where not, those of some other place."""
     there = ~np.isnan(starts)
-    return cut_windows(part.x, np.where(there, starts, 0).astype(np.int64), ROE_LENGTH), there
+    return cut_windows(part.x, np.where(there, starts, 0).astype(np.int64), length), there
 
 
 def accuracies(read: NDArray[Any] | None, labels: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from itertools import combinations
 from math import atanh, sqrt, tanh
 from typing import TYPE_CHECKING
 
-from heatproof.benchmarks.svea.regions import DIGITS
+from heatproof.benchmarks.svea.regions import CLASSES
 from heatproof.lazy import np, pl
 from heatproof.story import Cell, Paragraph, Section, Table
 
@@ -20,15 +20,21 @@ TITLES = {"roe_accuracy": "ROE", "drop": "Drop", "increase": "Increase"}
 WORST_CONFUSIONS = 3
 
 
-def performance(predicted: Mapping[str, NDArray[np.int64]], labels: NDArray[np.int64]) -> Section:
-    """The performance of the networks on the test signals: accuracy, accuracy per digit, confusion matrix."""
+def performance(
+    predicted: Mapping[str, NDArray[np.int64]],
+    labels: NDArray[np.int64],
+    classes: Sequence[int | str] = CLASSES,
+    noun: str = "digit",
+) -> Section:
+    """The performance of the networks on the test signals: accuracy, accuracy per class, confusion matrix."""
     blocks: list[Paragraph | Table] = []
     for name, seen in predicted.items():
-        matrix = confusion(seen, labels)
+        matrix = confusion(seen, labels, len(classes))
         shown, right, total = matrix.sum(1), matrix.diagonal(), len(labels)
         blocks.append(
             Paragraph(
-                f"{name} names {right.sum() / total:.1%} of the {total:,} test signals right. {most_confused(matrix)}",
+                f"{name} names {right.sum() / total:.1%} of the {total:,} test signals right."
+                f" {most_confused(matrix, classes)}",
                 lead="Accuracy.",
             )
         )
@@ -37,17 +43,17 @@ def performance(predicted: Mapping[str, NDArray[np.int64]], labels: NDArray[np.i
             cells = [confusion_cell(count, int(shown[digit]), k == digit) for k, count in enumerate(row)]
             share = right[digit] / shown[digit] if shown[digit] else None
             cells.append(Cell("–" if share is None else f"{100 * share:.1f}", share))
-            rows.append((str(digit), cells))
-        heads = ("digit", *(f"seen as {k}" for k in range(DIGITS)), "accuracy, %")
-        note = "Test signals of each digit, by what is seen in them."
+            rows.append((str(classes[digit]), cells))
+        heads = (noun, *(f"seen as {name}" for name in classes), "accuracy, %")
+        note = f"Test signals of each {noun}, by what is seen in them."
         blocks.append(Table(f"Confusion matrix of {name}", heads, rows, matrix=True, note=note))
     return Section("Performance of the network" + "s" * (len(predicted) > 1), blocks)
 
 
-def confusion(seen: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How often each digit (rows) is seen as each (columns)."""
-    counts = np.bincount(labels * DIGITS + seen, minlength=DIGITS**2)
-    matrix: NDArray[np.int64] = counts.reshape(DIGITS, DIGITS)
+def confusion(seen: NDArray[np.int64], labels: NDArray[np.int64], classes: int = len(CLASSES)) -> NDArray[np.int64]:
+    """How often each class (rows) is seen as each (columns)."""
+    counts = np.bincount(labels * classes + seen, minlength=classes**2)
+    matrix: NDArray[np.int64] = counts.reshape(classes, classes)
     return matrix
 
 
@@ -56,13 +62,38 @@ def confusion_cell(count: int, of: int, is_right: bool) -> Cell:
     return Cell(str(count), float(count), f"{share:.1%}", shade=share if is_right else -share, framed=is_right)
 
 
-def most_confused(matrix: NDArray[np.int64]) -> str:
+def most_confused(matrix: NDArray[np.int64], classes: Sequence[int | str] = CLASSES) -> str:
     """The pairs that are confused most often, in words."""
     wrong = matrix * (1 - np.eye(len(matrix), dtype=np.int64))
     order = np.argsort(-wrong, axis=None, kind="stable")[:WORST_CONFUSIONS]
     pairs = [divmod(int(place), len(matrix)) for place in order]
-    said = [f"{digit} for {seen} ({wrong[digit, seen]} times)" for digit, seen in pairs if wrong[digit, seen]]
+    said = [
+        f"{classes[digit]} for {classes[seen]} ({wrong[digit, seen]} times)"
+        for digit, seen in pairs
+        if wrong[digit, seen]
+    ]
     return f"Mistaken most often: {', '.join(said)}." if said else ""
+
+
+def why_two_targets(rows: pl.DataFrame, table: pl.DataFrame, is_published: bool = True) -> list[str]:
+    """Why the table has two targets, with this run's own numbers."""
+    probabilities = rows.unique(["model", "case"])["probability"]
+    saturated = (probabilities == 1.0).sum() / len(probabilities)
+    lines = table.filter((pl.col("metric") == "roe_accuracy") & pl.col("explainer").is_in(["gradient", "grad_cam"]))
+    means = {(r["explainer"], r["target"]): r["mean"] for r in lines.iter_rows(named=True)}  # sums of models are last
+    changes = [
+        f"{name} from {means[name, 'probability']:.1%} to {means[name, 'logit']:.1%}"
+        for name in ("gradient", "grad_cam")
+        if (means.get((name, "logit")) or 0) > (means.get((name, "probability")) or 1) + 0.02
+    ]
+    if not changes or saturated < 0.01:
+        return []
+    return [
+        f"Why two targets? {saturated:.1%} of the signals get a probability of exactly 1.0 in float32, so its"
+        " gradient cancels and what is left is rounding; methods that read the gradient then point anywhere."
+        f" Explaining the logit instead takes {' and '.join(changes)} in the ROE test"
+        + (": much of the published ranking of gradient and CAM methods is this artefact." if is_published else ".")
+    ]
 
 
 def agreement(table: pl.DataFrame) -> list[str]:

@@ -17,7 +17,7 @@ from heatproof.clevr.questions.functions import FUNCTIONS, Call, Value
 from heatproof.clevr.questions.world import members
 from heatproof.clevr.words import Form
 from heatproof.errors import HeatproofError
-from heatproof.workspace import whole
+from heatproof.workspace import sweep, whole
 
 FORMS: tuple[Form, ...] = get_args(Form)
 
@@ -108,6 +108,7 @@ def as_line(question: Question, form: Form, family: int) -> Line:
 @contextmanager
 def question_file(path: Path, info: Mapping[str, Any]) -> Iterator[Callable[[Iterable[Line]], None]]:
     """A function that adds questions to a file, one per line; it is there only when it is whole."""
+    sweep(path.parent)
     with whole(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(f'{{"info": {json.dumps(info)}, "questions": [')
         number = 0

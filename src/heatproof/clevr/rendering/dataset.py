@@ -26,7 +26,7 @@ from heatproof.executors import Failure
 from heatproof.executors.choice import AUTO, Execution
 from heatproof.lazy import np
 from heatproof.progress import Progress, silent
-from heatproof.workspace import write_whole
+from heatproof.workspace import sweep, write_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -234,6 +234,7 @@ def claim(plan: Plan, num_images: int) -> int:
     now = described(plan) | {"num_images": num_images}
     if path.exists():
         there = read_object(path)
+        require_whole(f"num_images of {path}", there.get("num_images", 0), 0)
         there = {"mask_size": there.get("size")} | there  # which older folders do not say
         differing = [
             f"{name}: {there.get(name)} there, {value} now"
@@ -252,6 +253,7 @@ def claim(plan: Plan, num_images: int) -> int:
         raise HeatproofError(f"{plan.folder} is not empty and holds no {SETTINGS} of a data set; choose a new folder.")
     elif plan.folder.exists() and not plan.folder.is_dir():
         raise HeatproofError(f"{plan.folder} is a file; choose a folder.")
+    sweep(plan.folder)
     write_json(path, now, indent=1)
     return int(now["num_images"])
 

@@ -1,0 +1,177 @@
+"""What MkDocs makes beside the pages of this folder: fact sheets, metrics, the API, and where everything stands.
+
+A new page needs no line here: it is found by its folder or its name, and what nothing matches stands under "More".
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+FROM_THE_ROOT = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+    "examples/plugin/README.md": "plugin-template.md",
+}
+"""Pages that stand elsewhere in the project, and what the site calls them."""
+
+SECTIONS = {
+    "Home": ["index.md"],
+    "Tutorials": [
+        *(f"tutorials/{name}.md" for name in ("first-run", "my-explainer", "my-classifier", "heatmaps", "biases")),
+        "tutorials/*.md",
+    ],
+    "Benchmarks": [
+        *("svea.md", "svea*.md", "focus.md", "focus*.md", "clevr-xai.md", "clevr*.md", "vqa-network.md"),
+        *("benchmarks/*.md", "masks*.md"),
+    ],
+    "Explainers": ["explainers/*.md"],
+    "Fact sheets": ["sheets/index.md", "sheets/*.md"],
+    "Metrics": ["metrics.md", "metrics/*.md", "survival*.md", "removal*.md", "segmentation*.md"],
+    "How to": [
+        *("models.md", "plugins.md", "plugin-template.md", "peers.md", "evaluate.md", "show.md", "ways-out.md"),
+        *("scale.md", "devices.md", "how-to/*.md"),
+    ],
+    "How sure": ["verdict.md", "reproducibility.md", "papers.md", "limits.md"],
+    "Reference": ["api.md", "files.md", "reference/*.md"],
+    "Project": ["licences.md", "contributing.md", "security.md", "code-of-conduct.md", "changelog.md"],
+    "More": ["*.md"],
+}
+"""Where pages stand: by the first pattern that matches, in the order of the patterns."""
+
+LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]*)(#[^)\s]*)?(\))")
+WORDS = re.compile(r"\[`?([^\]`]*)`?\]\(#\)")
+"""A link to nowhere, and its words."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made, and put all in order."""
+    made = dict(generated())
+    for name, content in made.items():
+        files.append(File.generated(config, name, content=content))
+    config["nav"] = nav([file.src_uri for file in files.documentation_pages()])
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001
+    """Links out of the folder of documents lead to where the site has the page, or become plain words."""
+    source = origins().get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    here = (ROOT / source).parent
+
+    def moved(match: re.Match[str]) -> str:
+        opening, target, anchor, closing = match.groups(default="")
+        if not target:
+            return match[0]
+        path = (here / target).resolve()
+        inside = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else target
+        wanted = FROM_THE_ROOT.get(inside) or inside.removeprefix("docs/")
+        if inside in FROM_THE_ROOT or inside.startswith("docs/"):
+            depth = page.file.src_uri.count("/")
+            return f"{opening}{'../' * depth}{wanted}{anchor}{closing}"
+        return f"{opening}#{closing}"
+
+    pieces = re.split(r"(^```.*?^```)", markdown, flags=re.DOTALL | re.MULTILINE)
+    pieces[::2] = [WORDS.sub(r"`\1`", LINK.sub(moved, piece)) for piece in pieces[::2]]  # the others are code
+    return "".join(pieces)
+
+
+def origins() -> dict[str, str]:
+    return {page: place for place, page in FROM_THE_ROOT.items()}
+
+
+def generated() -> Iterator[tuple[str, str]]:
+    """Names and contents of the pages that are made."""
+    for place, page in FROM_THE_ROOT.items():
+        if (ROOT / place).is_file():
+            yield page, (ROOT / place).read_text(encoding="utf-8")
+    yield from sheets()
+    yield "metrics.md", metric_page()
+    yield "api.md", api_page()
+
+
+def sheets() -> Iterator[tuple[str, str]]:
+    """A fact sheet for each explainer, and a table of all."""
+    from heatproof.explainers import explainers
+    from heatproof.explainers.facts import NEEDS, markdown, sheet
+
+    found = [sheet(name) for name in sorted(explainers.own())]
+    rows = []
+    for one in found:
+        need = next((word for word, text in NEEDS.items() if text == one.needs), "")
+        rows.append(f"| [{one.name}]({one.name}.md) | {one.family} | {need} | {one.cost} | {one.paper or ''} |")
+        yield f"sheets/{one.name}.md", markdown(one)
+    yield (
+        "sheets/index.md",
+        "# Fact sheets\n\nWhat each explainer needs of a model, what it costs, which axioms it keeps and how it did in"
+        " our own runs, after Sokol and Flach 2020. Measured, not claimed: `make facts` makes the numbers. In a"
+        " terminal: `heatproof list explainers NAME`.\n\n| explainer | family | needs | passes per case | paper |\n"
+        "|---|---|---|---|---|\n" + "\n".join(rows) + "\n",
+    )
+
+
+def metric_page() -> str:
+    """All metrics: what they are, what they need, and where their functions are."""
+    from heatproof.metrics import metrics
+    from heatproof.pooling import poolings
+
+    lines = ["# Metrics and poolings", ""]
+    lines += ["Each metric is a pure function under a thin description: heatmaps in, one value per case out, NaN where"]
+    lines += ["the score is undefined ([what becomes of these](evaluate.md#undefined-scores)). Every one is compared"]
+    lines += ["with an independent reference in `tests/metrics`.", ""]
+    for name, metric in sorted(metrics.own().items()):
+        low, high = metric.range
+        rows = [
+            ("better", "higher" if metric.higher_is_better else "lower"),
+            ("range", f"{low:g} to {high:g}"),
+            ("needs", ", ".join(metric.needs) or "the heatmap alone"),
+            (
+                "a uniform map gets",
+                {"mask_share": "the mask's share", "half": "one half"}.get(metric.uniform or "", ""),
+            ),
+            ("paper", metric.paper),
+        ]
+        lines += [f"## {metric.title} {{ #{name} }}", "", f"`{name}`", "", "| | |", "|---|---|"]
+        lines += [f"| {word} | {text} |" for word, text in rows if text]
+        function = metric.function
+        made = "<locals>" in function.__qualname__  # by another function, so that no page of source has its name
+        text = inspect.cleandoc(function.__doc__ or "")
+        lines += ["", text if made else f"::: {function.__module__}.{function.__qualname__}", ""]
+    lines += ["## Poolings", "", "From relevance with channels to a heatmap without negative values.", ""]
+    lines += ["| pooling | formula |", "|---|---|"]
+    lines += [f"| `{name}` | `{(function.__doc__ or '').strip()}` |" for name, function in poolings.own().items()]
+    return "\n".join(lines) + "\n"
+
+
+def api_page() -> str:
+    """The public names, from their docstrings."""
+    import heatproof
+
+    lines = ["# Python API", "", "`import heatproof`: these names are public and stable.", ""]
+    for name, home in sorted(heatproof._HOMES.items(), key=lambda item: item[0].lower()):
+        lines += [f"::: heatproof.{home}.{name}", ""]
+    lines += ["## Checks for authors", "", "Does mine keep the contract?", ""]
+    lines += [f"::: heatproof.testing.check_{kind}\n" for kind in ("explainer", "metric", "benchmark")]
+    lines += ["## Focus", "", "::: heatproof.focus", ""]
+    return "\n".join(lines) + "\n"
+
+
+def nav(pages: list[str]) -> list[Any]:
+    """All pages under their sections."""
+    left, found = sorted(pages), []
+    for title, patterns in SECTIONS.items():
+        chosen = [page for pattern in patterns for page in left if fnmatch(page, pattern)]
+        chosen = list(dict.fromkeys(chosen))
+        left = [page for page in left if page not in chosen]
+        if chosen:
+            found.append({title: chosen[0]} if title == "Home" else {title: chosen})
+    return found

@@ -1,0 +1,1 @@
+"""What is measured of every explainer, for its fact sheet: `make facts`."""

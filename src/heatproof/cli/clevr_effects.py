@@ -1,0 +1,98 @@
+"""`heatproof clevr effects`"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heatproof.clevr.words import QuestionSet
+from heatproof.cli.bars import Quiet, bars
+from heatproof.cli.terminal import say, show_table
+from heatproof.lazy import pl
+
+
+def effects(
+    dataset: Annotated[
+        Path | None, typer.Argument(help="The folder of a data set. Default: 60 scenes that ship.", metavar="[DATASET]")
+    ] = None,
+    questions: Annotated[
+        QuestionSet, typer.Option("--set", metavar="NAME", help="simple: about one object. complex: CLEVR's own kinds.")
+    ] = "simple",
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="relation-network or the file of its weights. Default: a network that ships."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Your own network: my_net.py:factory.")] = None,
+    scenes: Annotated[int | None, typer.Option(min=1, help="So many scenes only.", show_default=False)] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many questions only.", show_default=False)] = None,
+    show: Annotated[int, typer.Option(min=0, help="Print so many questions whose mask is not the truth.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="Write every question's objects and effects there, as CSV.", show_default=False)
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Do masks tell the truth? The effect of every object on the answer, against the objects that masks mark.
+
+    An effect is what the logit of the network's answer loses when the object is taken out of the scene; sizes count,
+    not signs. Intervals are 95 %, over pictures.
+
+    Examples:
+
+    heatproof clevr effects
+
+    heatproof clevr effects data --set complex --weights relation-network --out effects.csv
+    """
+    from heatproof.benchmarks.clevr_removal import ClevrRemoval
+    from heatproof.experiments.effects import HIDING, measure_truth, write_truth
+
+    recipe = ClevrRemoval(
+        dataset=dataset, questions=questions, weights=weights, model=model, scenes=scenes, limit=limit
+    )
+    with bars(quiet) as progress:
+        truth = measure_truth(recipe, progress)
+    if out is not None:
+        write_truth(truth, out)
+    asked = truth.objects["question_index"].n_unique()
+    say(f"{truth.network}: {asked:,} {questions} questions, {truth.accuracy:.1%} answered right", style="bold")
+    heads = (
+        *("mask", "questions", "n", "largest marked", "most support marked", "by chance"),
+        *("effects on marked", "median marked", "unmarked"),
+    )
+    lines = [cells(row) for row in truth.table().iter_rows(named=True)]
+    show_table(heads, lines, right=range(2, len(heads)))
+    for kind in [name.removeprefix("in_") for name in truth.objects.columns if name.startswith("in_")]:
+        failed = truth.failures(kind)
+        hiding = failed.filter(pl.col("uncovers") >= HIDING)
+        say(
+            f"{kind}: for {len(failed):,} questions an unmarked object has the largest effect; for {len(hiding):,} of"
+            f" them it hides a marked one, of which at least {HIDING:.0%} more is seen without it."
+        )
+        for row in failed.head(show).iter_rows(named=True):
+            say(
+                f"{kind}: {row['question']} {row['answer']} (the network: {row['predicted']}, {row['picture']}):"
+                f" {row['unmarked']} {row['unmarked_effect']:.2f}, marked {', '.join(row['marked'])}"
+                f" {row['marked_effect']:.2f}; {row['uncovers']:.0%} more of it is seen"
+            )
+
+
+def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    def share(name: str) -> str:
+        return f"{row[name]:.1%} ({row[f'{name}_low']:.1%} to {row[f'{name}_high']:.1%})"
+
+    def size(name: str) -> str:
+        return f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
+
+    return (
+        row["mask"],
+        row["questions_of"],
+        f"{row['questions']:,}",
+        share("hit"),
+        share("support"),
+        f"{row['chance']:.1%}",
+        share("on_marked"),
+        size("marked"),
+        size("unmarked"),
+    )

@@ -1,0 +1,184 @@
+"""Every score of many heatmaps against object masks, for all poolings at once; positions may count neither way.
+
+Needs no torch, except for poolings that are not among the ten. The metrics of tensors in `segmentation.py` come from
+here too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from heatproof.errors import HeatproofError
+from heatproof.lazy import np, torch
+from heatproof.metrics.heatmap_scores import REASONS
+from heatproof.pooling import pool
+from heatproof.pooling import poolings as known_poolings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+OUTSIDE, INSIDE, VOID = 0, 1, 2
+"""What the truth says of a position; what is void counts neither way."""
+POOLED = (
+    "mass_accuracy",
+    "rank_accuracy",
+    "pointing_game",
+    "pixel_auc",
+    "average_precision",
+    "best_iou",
+    "adaptive_iou",
+    "pixel_accuracy",
+    "segmentation_ap",
+)
+"""The metrics in the order of the kernel's scores."""
+TWO_CLASS_POOLING = "sum_pos"
+"""The one pooling under which `segmentation_ap` is scored, which takes as long as all others together."""
+SIGNED = (
+    "attribution_precision",
+    "attribution_recall",
+    "attribution_accuracy",
+    "attribution_f1",
+    "dual_polarity_precision",
+)
+NO_SIGN = "no relevance of the sign that the score is about"
+
+
+@dataclass(frozen=True, eq=False)
+class MaskScores:
+    """Scores (poolings, cases) by metric; NaN where undefined, and `state` says why (an index of REASONS)."""
+
+    poolings: tuple[str, ...]
+    values: Mapping[str, NDArray[np.float64]]
+    state: NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class SignedScores:
+    """Scores (cases,) by metric, and why they are undefined where they are."""
+
+    values: Mapping[str, NDArray[np.float64]]
+    reasons: Mapping[str, Sequence[str]]
+
+
+def shares_of(truth: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """The share of each mask (B, *space) of the positions that count; zero where none does."""
+    flat = truth.reshape(len(truth), -1)
+    counted = (flat != VOID).sum(1)
+    found: NDArray[np.float64] = (flat == INSIDE).sum(1) / np.maximum(counted, 1)
+    return found
+
+
+def score_masks(
+    relevance: NDArray[Any],
+    truth: NDArray[np.uint8],
+    poolings: Sequence[str] | None = None,
+    tolerance: int = 0,
+) -> MaskScores:
+    """Scores of relevance (B, C, *space), signed, against truth (B, *space) of OUTSIDE, INSIDE and VOID.
+
+    The pointing game takes a maximum that is at most `tolerance` positions away from the mask for a hit.
+    """
+    from heatproof.metrics import heatmap_kernels as kernels
+
+    chosen = tuple(known_poolings) if poolings is None else tuple(poolings)
+    for name in chosen:
+        known_poolings[name]
+    check_truth(relevance, truth)
+    if relevance.dtype not in (np.float32, np.float64):
+        relevance = relevance.astype(np.float64)
+    cases, positions = len(relevance), math.prod(relevance.shape[2:])
+    flat = np.ascontiguousarray(truth).reshape(cases, positions)
+    near = near_masks(truth, tolerance).reshape(cases, positions)
+    found, state = np.full((len(chosen), cases, kernels.SCORES), np.nan), np.empty((len(chosen), cases), np.int8)
+
+    def fill(places: Sequence[int], signed: NDArray[Any], names: Sequence[str], both: str) -> None:
+        """Score `signed` (B, C, *space) under the compiled poolings of these names, into these places."""
+        maps = np.ascontiguousarray(signed).reshape(cases, signed.shape[1], positions)
+        codes = np.array([kernels.CODES[name] for name in names], dtype=np.int64)
+        # of one channel of float32, sizes are of float32 too, and half as long to sort
+        narrow = maps.shape[1] == 1 and maps.dtype == np.float32
+        keys = np.empty((2, positions), np.uint32 if narrow else np.uint64)
+        part, why = found[places], state[places]
+        kernels.score_truth(maps, flat, near, codes, kernels.CODES.get(both, -1), keys, part, why)
+        found[places], state[places] = part, why
+
+    compiled = [place for place, name in enumerate(chosen) if name in kernels.CODES]
+    fill(compiled, relevance, [chosen[place] for place in compiled], TWO_CLASS_POOLING)
+    for place in sorted(set(range(len(chosen))) - set(compiled)):
+        own = relevance.astype(np.float64)  # a copy, which the function may change
+        pooled = pool(torch.as_tensor(own), chosen[place]).cpu().numpy()
+        fill([place], pooled[:, None], ["sum_pos"], "")  # of one channel that is not negative: itself
+    values = {metric: found[..., place] for place, metric in enumerate(POOLED)}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values["lift"] = values["mass_accuracy"] / shares_of(truth)
+    return MaskScores(chosen, values, state)
+
+
+def near_masks(truth: NDArray[np.uint8], tolerance: int) -> NDArray[np.bool_]:
+    """What counts as a hit (B, *space): the mask, and what is at most `tolerance` positions away from it."""
+    inside: NDArray[np.bool_] = truth == INSIDE
+    if not tolerance:
+        return inside
+    from scipy.ndimage import distance_transform_edt
+
+    return np.stack([distance_transform_edt(~mask) <= tolerance if mask.any() else mask for mask in inside])
+
+
+def score_signed(relevance: NDArray[Any], truth: NDArray[np.uint8]) -> SignedScores:
+    """The attribution confusion matrix of relevance (B, C, *space), channels added up, in numbers.
+
+    Positive relevance inside the mask is right, so is negative relevance outside.
+    """
+    from heatproof.metrics import heatmap_kernels as kernels
+
+    check_truth(relevance, truth)
+    if relevance.dtype not in (np.float32, np.float64):
+        relevance = relevance.astype(np.float64)
+    cases, positions = len(relevance), math.prod(relevance.shape[2:])
+    sums = np.empty((4, 1, cases))
+    maps = np.ascontiguousarray(relevance).reshape(cases, relevance.shape[1], positions)
+    kernels.signed_sums(maps, np.ascontiguousarray(truth).reshape(1, cases, positions), sums)
+    shares = shares_of(truth)
+    values = confusion_scores(*sums[:, 0])
+    missing = (shares == 0) | (shares == 1)
+    broken, silent = ~np.isfinite(sums[:, 0]).all(0), sums[:, 0].sum(0) == 0
+    reasons = {}
+    for metric, found in values.items():
+        found[missing] = np.nan
+        codes = np.select([missing, broken, silent], [1, 2, 3], 0)
+        said = [REASONS[code] for code in codes]
+        undefined = np.isnan(found)
+        reasons[metric] = [why or NO_SIGN * bool(none) for why, none in zip(said, undefined, strict=True)]
+    return SignedScores(values, reasons)
+
+
+def confusion_scores(
+    positive: NDArray[Any], positive_outside: NDArray[Any], negative: NDArray[Any], negative_outside: NDArray[Any]
+) -> dict[str, NDArray[np.float64]]:
+    """The scores of SIGNED from the four sums of relevance, of which none is negative."""
+    right = positive + negative_outside
+    total = right + positive_outside + negative
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for_it = positive / (positive + positive_outside)
+        against_it = negative_outside / (negative + negative_outside)
+        of_both = np.where(np.isnan(against_it), for_it, np.where(np.isnan(for_it), against_it, 0))
+        of_both = np.where(np.isnan(for_it) | np.isnan(against_it), of_both, (for_it + against_it) / 2)
+        found = (
+            for_it,
+            positive / (positive + negative),
+            right / total,
+            2 * positive / (2 * positive + positive_outside + negative),
+            of_both,
+        )
+    return dict(zip(SIGNED, (np.array(values, dtype=np.float64) for values in found), strict=True))
+
+
+def check_truth(relevance: NDArray[Any], truth: NDArray[np.uint8]) -> None:
+    if relevance.ndim < 3:
+        raise HeatproofError(f"relevance must be (cases, channels, *space), got shape {relevance.shape}.")
+    expected = (relevance.shape[0], *relevance.shape[2:])
+    if truth.shape != expected or truth.dtype != np.uint8:
+        raise HeatproofError(f"truth must be uint8 of shape {expected}, got {truth.dtype} {truth.shape}.")
