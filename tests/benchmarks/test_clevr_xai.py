@@ -248,6 +248,7 @@ def test_the_poster_is_complete():
         ({"questions": "hard"}, "unknown question set"),
         ({"poolings": []}, "poolings is empty"),
         ({"limit": 0}, "limit must be a whole number"),
+        ({"model": make_vqa(), "weights": "net.npz"}, "comes with its weights"),
     ],
 )
 def test_bad_options_are_named(world, options, message):
