@@ -192,7 +192,7 @@ def test_a_file_that_nobody_knows_the_hash_of_is_known_by_what_was_seen_first(se
     assert fetch_file(unknown).read_bytes() == CONTENT
     unknown.path.unlink()
     server.content = CONTENT[::-1]  # another one there: refused
-    with pytest.raises(HeatproofError, match="SHA-256 is not .*not kept"):
+    with pytest.raises(HeatproofError, match=r"SHA-256 is not .*not kept"):
         fetch_file(unknown)
 
 
@@ -211,7 +211,7 @@ def test_the_first_digits_of_a_hash_are_enough_to_refuse_another_file(server, wa
 
 def test_weights_by_name(server, monkeypatch, tmp_path):
     """A real AlexNet with random weights, served as torchvision's file is; without it, one sentence."""
-    with pytest.raises(HeatproofError, match="not downloaded yet; run: heatproof fetch alexnet .*--weights FILE"):
+    with pytest.raises(HeatproofError, match=r"not downloaded yet; run: heatproof fetch alexnet .*--weights FILE"):
         load_classifier("alexnet", Path("imagenet"))
     with pytest.raises(HeatproofError, match="--weights imagenet is for alexnet, vgg16, resnet18"):
         load_classifier("vgg16_bn", Path("imagenet"))
