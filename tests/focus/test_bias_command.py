@@ -21,7 +21,7 @@ from heatproof.errors import HeatproofError
 from heatproof.experiments.bias import SHOWN_MOSAICS, write_bias
 from heatproof.experiments.worst import OTHER, REST, TARGET, framed, labelled
 from heatproof.mosaics.mosaics import Mosaic
-from run_files import write_manifest
+from run_files import forget, write_manifest
 
 LOOSE = {"below": 0.85, "level": 0.2}
 """So loose that pairs are found in a model without bias."""
@@ -55,8 +55,8 @@ def kept(home: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(kept: Path, tmp_path: Path) -> Path:
     """The same without heatmaps."""
     copy = Path(shutil.copytree(kept, tmp_path / "r"))
-    for path in (copy / "heatmaps").glob("*/*.npz"):
-        path.unlink()
+    for explainer in ("grad_cam", "random"):
+        forget(copy, f"heatmaps/{explainer}")
     return copy
 
 
@@ -326,7 +326,7 @@ def test_runs_that_cannot_be_asked(folder, tmp_path, capsys, monkeypatch):
     refused(tmp_path / "nowhere", "holds no run")
     other = heatproof.run("svea", explainers="random", limit=500, out=tmp_path / "svea").folder
     refused(other, "is a run of svea, not of focus")
-    shutil.rmtree(folder / "scores" / "random")
+    forget(folder, "scores/random")
     refused(folder, "has no scores of random yet")
     (folder / "leaderboard.csv").unlink()
     refused(folder, "the run was interrupted. Run it again to go on.")
