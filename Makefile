@@ -8,7 +8,7 @@ PROCESSORS := host avx2 sse
 NUMERIC := tests/benchmarks tests/clevr tests/explainers tests/focus tests/metrics tests/models tests/results \
            tests/test_exact.py tests/test_mnist1d.py tests/test_pooling.py
 
-.PHONY: run test test-slow test-processors test-pythons reproducibility papers facts docs zoo lint format bench clean
+.PHONY: run test test-slow test-processors test-pythons reproducibility papers facts package docs zoo lint format bench clean
 
 run: .venv/run  ## all three benchmarks on networks that ship, and one page over them: runs/report.html
 	$(BIN)/heatproof run svea --preset standard
@@ -50,8 +50,15 @@ facts: .venv/dev  ## what is measured of every explainer, for its fact sheet; wi
 	done
 	$(BIN)/python -m facts --runs runs/facts-svea runs/facts-focus runs/facts-clevr-xai
 
+package: .venv/dev  ## sdist and wheel in dist/, the wheel tried in an empty environment, far from the repository
+	rm -rf dist build/empty
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd build && empty/bin/heatproof doctor && empty/bin/heatproof run all --explainers gradient,random --out empty/runs
+
 docs: .venv/dev  ## the documentation as a site, strictly and without network: build/site/index.html
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 zoo: .venv/dev  ## every method on every network: the matrix of docs/explainers/networks.md
 	PYTHONPATH=tests $(BIN)/python -m zoo

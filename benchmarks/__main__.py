@@ -12,6 +12,7 @@ EVERY = {
     "captum": "captum_ratios",
     "zennit": "zennit_ratios",
     "grad-cam": "grad_cam_ratios",
+    "transformers": "transformers",
     "lime": "lime_ratios",
     "rise": "rise",
     "standard-run": "standard_run",

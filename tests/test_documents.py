@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
+from typer.core import TyperGroup
+
+from heatproof.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -38,6 +43,37 @@ def test_snippets_run(code, tmp_path, monkeypatch, capsys):
     for run in tmp_path.glob("runs/*"):
         assert not (run / "failures").exists()
         assert (run / "report.html").is_file()
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every line of a block that is a command of ours; what a backslash breaks is one line."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"```(?:console|sh|bash)?\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                if line.startswith("heatproof "):
+                    found.append((page.name, line))
+    return found
+
+
+def test_commands_in_the_documents_are_understood():
+    """Command, options and arguments exist; that they do what is said is for the tests of each."""
+    top = typer.main.get_command(app)
+    assert len(commands()) > 80
+    for page, line in commands():
+        words = shlex.split(line, comments=True)[1:]
+        found, path = top, ["heatproof"]
+        while isinstance(found, TyperGroup):
+            context = found.make_context("heatproof", [], resilient_parsing=True)
+            inner = found.get_command(context, words[0]) if words else None
+            assert inner is not None, f"{page}: {line}"
+            found, path = inner, [*path, words.pop(0)]
+        if {"--help", "..."} & set(words) or any(word.isupper() or "|" in word for word in words):
+            continue  # a form, not a command
+        try:
+            found.make_context(" ".join(path), words)
+        except Exception as problem:  # typer brings its own click, or takes the one that is installed
+            raise AssertionError(f"{page}: {line}: {problem}") from problem
 
 
 def test_links_lead_somewhere():

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 def make(folder: Path, python: str, **environment: str) -> list[str]:
     """The lines that a failing `make run` prints, without make's own."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE", "hatch_build.py"):
         shutil.copy(ROOT / name, folder)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     done = subprocess.run(

@@ -69,7 +69,6 @@ def test_the_templates_benchmark_runs_with_its_explainer_and_metric(installed, t
 
 
 def test_plugins_are_listed_and_can_be_left_out(installed):
-    assert "halves" in heatproof("run", "--help", site=installed).stdout
     assert "mean_abs" in heatproof("list", "poolings", site=installed).stdout
     assert "mean_abs" not in heatproof("list", "poolings", site=installed, HEATPROOF_PLUGINS="off").stdout
 

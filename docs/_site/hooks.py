@@ -5,6 +5,7 @@ A new page needs no line here: it is found by its folder or its name, and what n
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -30,10 +31,13 @@ SECTIONS = {
         *(f"tutorials/{name}.md" for name in ("first-run", "my-explainer", "my-classifier", "heatmaps", "biases")),
         "tutorials/*.md",
     ],
-    "Benchmarks": ["svea*.md", "focus*.md", "clevr-xai*.md", "clevr*.md", "vqa-network.md", "benchmarks/*.md"],
+    "Benchmarks": [
+        *("svea.md", "svea*.md", "focus.md", "focus*.md", "clevr-xai.md", "clevr*.md", "vqa-network.md"),
+        *("benchmarks/*.md", "masks*.md"),
+    ],
     "Explainers": ["explainers/*.md"],
     "Fact sheets": ["sheets/index.md", "sheets/*.md"],
-    "Metrics": ["metrics.md", "metrics/*.md", "survival*.md", "removal*.md", "masks*.md"],
+    "Metrics": ["metrics.md", "metrics/*.md", "survival*.md", "removal*.md", "segmentation*.md"],
     "How to": [
         *("models.md", "plugins.md", "plugin-template.md", "peers.md", "evaluate.md", "show.md", "ways-out.md"),
         *("scale.md", "devices.md", "how-to/*.md"),
@@ -46,6 +50,8 @@ SECTIONS = {
 """Where pages stand: by the first pattern that matches, in the order of the patterns."""
 
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]*)(#[^)\s]*)?(\))")
+WORDS = re.compile(r"\[`?([^\]`]*)`?\]\(#\)")
+"""A link to nowhere, and its words."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -74,8 +80,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return f"{opening}{'../' * depth}{wanted}{anchor}{closing}"
         return f"{opening}#{closing}"
 
-    text = LINK.sub(moved, markdown)
-    return re.sub(r"\[([^\]]*)\]\(#\)", r"`\1`", text).replace("``", "`")
+    pieces = re.split(r"(^```.*?^```)", markdown, flags=re.DOTALL | re.MULTILINE)
+    pieces[::2] = [WORDS.sub(r"`\1`", LINK.sub(moved, piece)) for piece in pieces[::2]]  # the others are code
+    return "".join(pieces)
 
 
 def origins() -> dict[str, str]:
@@ -135,7 +142,10 @@ def metric_page() -> str:
         ]
         lines += [f"## {metric.title} {{ #{name} }}", "", f"`{name}`", "", "| | |", "|---|---|"]
         lines += [f"| {word} | {text} |" for word, text in rows if text]
-        lines += ["", f"::: {metric.function.__module__}.{metric.function.__qualname__}", ""]
+        function = metric.function
+        made = "<locals>" in function.__qualname__  # by another function, so that no page of source has its name
+        text = inspect.cleandoc(function.__doc__ or "")
+        lines += ["", text if made else f"::: {function.__module__}.{function.__qualname__}", ""]
     lines += ["## Poolings", "", "From relevance with channels to a heatmap without negative values.", ""]
     lines += ["| pooling | formula |", "|---|---|"]
     lines += [f"| `{name}` | `{(function.__doc__ or '').strip()}` |" for name, function in poolings.own().items()]

@@ -69,6 +69,8 @@ class Benchmark(ABC):
     """Cases explained at a time, unless a run says otherwise."""
     quantities: ClassVar[tuple[Quantity, ...]] = ("probability", "logit")
     """What is explained, unless a run says otherwise."""
+    with_all: ClassVar[bool] = True
+    """Whether `heatproof run all` runs it too."""
 
     @property
     @abstractmethod
@@ -230,6 +232,15 @@ class OpenedMasks(OpenedCases):
     size_hint: str = ""
     of_these_maps: ClassVar[tuple[str, ...]] = ()
     """Metrics that rest on what was told with the heatmaps, so that no other map has them."""
+
+    resizes: bool = False
+    """Whether heatmaps of another size are brought to that of their masks."""
+    keeps_float32: ClassVar[bool] = False
+    """Whether heatmaps of float32 are scored as they are, which is faster and gives the same."""
+
+    def space_of(self, chunk: Chunk) -> tuple[int, ...]:
+        """The extent of masks and heatmaps of a chunk, where these differ from chunk to chunk."""
+        return self.space
 
     @abstractmethod
     def cases(self, chunk: Chunk) -> Sequence[str]:

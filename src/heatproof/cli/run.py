@@ -207,11 +207,11 @@ def everything(
 
 
 def every_variant() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The benchmarks that ship and their variants: the name, and the options that make the variant."""
-    for name in benchmarks.own():
-        yield name, {}
-        for options in benchmarks[name].variants.values():
-            yield name, options
+    """The benchmarks that `run all` runs and their variants: the name, and the options that make the variant."""
+    for name, recipe in benchmarks.own().items():
+        if recipe.with_all:
+            yield name, {}
+            yield from ((name, options) for options in recipe.variants.values())
 
 
 def run_or_estimate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -314,9 +315,12 @@ def output_numbers(classifier: Classifier, classes: Sequence[str], sample: torch
         return {label: place for place, label in enumerate(sorted(classes))}
     unknown = [label for label in classes if label not in labels]
     if unknown:
+        near = get_close_matches(unknown[0], labels, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "its labels begin:"
+        begin = "" if near else f" {', '.join(list(labels)[:6])}."
         raise HeatproofError(
-            f"class {unknown[0]!r} of the pictures is unknown to model {name}; its labels begin:"
-            f" {', '.join(list(labels)[:6])}. Rename the class, or give --labels FILE.csv."
+            f"class {unknown[0]!r} of the pictures is unknown to model {name}; {hint}{begin} Rename the class, leave"
+            " it out, or give --labels FILE.csv."
         )
     beyond = [label for label in classes if not 0 <= labels[label] < outputs]
     if beyond:
