@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from heatproof.cases import Batch
 from heatproof.metrics import Metric, metrics, score_with
+from heatproof.metrics.mask_scores import SIGNED
 from heatproof.metrics.scoring import call_metric, values_problem
 from heatproof.testing import check_metric
 
@@ -67,7 +68,7 @@ def with_mask(batch: Batch, mask: Tensor) -> Batch:
 
 def test_all_that_can_be_scored_is_tested() -> None:
     assert {"mass_accuracy", "rank_accuracy", "pointing_game", "focus"} <= set(GENERIC)
-    assert set(metrics) - set(GENERIC) == {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES}
+    assert set(metrics) - set(GENERIC) == {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES, *SIGNED}
 
 
 @pytest.mark.parametrize("name", metrics)
