@@ -8,13 +8,14 @@ PROCESSORS := host avx2 sse
 NUMERIC := tests/benchmarks tests/clevr tests/explainers tests/focus tests/metrics tests/models tests/results \
            tests/test_exact.py tests/test_mnist1d.py tests/test_pooling.py
 
-.PHONY: run test test-slow test-processors test-pythons reproducibility papers facts package docs zoo lint format bench clean
+.PHONY: run test test-slow test-processors test-pythons reproducibility papers facts package docs zoo chaos lint format bench clean
 
 run: .venv/run  ## all three benchmarks on networks that ship, and one page over them: runs/report.html
 	$(BIN)/heatproof run svea --preset standard
 	$(BIN)/heatproof run focus --preset quick
 	$(BIN)/heatproof run clevr-xai --preset quick
-	@$(BIN)/heatproof report runs/svea-standard runs/focus-quick runs/clevr-xai-quick
+	$(BIN)/heatproof run clevr-xai --preset quick --questions complex
+	@$(BIN)/heatproof report runs/svea-standard runs/focus-quick runs/clevr-xai-quick runs/clevr-xai-complex-quick
 
 test: .venv/dev  ## the test suite
 	$(BIN)/python -m pytest -n 2
@@ -62,11 +63,15 @@ docs: .venv/dev  ## the documentation as a site, strictly and without network: b
 zoo: .venv/dev  ## every method on every network: the matrix of docs/explainers/networks.md
 	PYTHONPATH=tests $(BIN)/python -m zoo
 
-lint: .venv/dev  ## formatting, style, types, and who may import whom
+chaos: .venv/dev  ## harm done on purpose (kills, faults, damage, bad input, two owners): the tables of docs/reliability.md
+	$(BIN)/python -m chaos $(CHAOS)
+
+lint: .venv/dev  ## formatting, style, types, who may import whom, and what is known to be risky
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src
 
 format: .venv/dev
 	$(BIN)/ruff format

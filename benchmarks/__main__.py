@@ -12,6 +12,7 @@ EVERY = {
     "captum": "captum_ratios",
     "zennit": "zennit_ratios",
     "grad-cam": "grad_cam_ratios",
+    "transformers": "transformers",
     "lime": "lime_ratios",
     "rise": "rise",
     "standard-run": "standard_run",
@@ -24,6 +25,7 @@ EVERY = {
     "clevr-ground-truth": "clevr_ground_truth",
     "clevr-xai-scores": "clevr_xai_scores",
     "clevr-xai-pipeline": "clevr_xai_pipeline",
+    "masks": "mask_scores",
     "many-cases": "many_cases",
     "simulation": "simulation",
 }

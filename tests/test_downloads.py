@@ -12,14 +12,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from heatproof import downloads
 from heatproof.benchmarks.clevr_xai.benchmark import open_network
 from heatproof.downloads import ATTEMPTS, Download, fetch_file, fetched
 from heatproof.errors import HeatproofError
+from heatproof.models.classifiers import load_classifier
+from heatproof.models.image_classifiers import make_classifier
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 
@@ -176,6 +180,53 @@ def test_a_cache_that_cannot_be_written_is_named(server, wanted, tmp_path, monke
     monkeypatch.setenv("HEATPROOF_HOME", str(tmp_path / "file"))
     with pytest.raises(HeatproofError, match="cannot write"):
         fetch_file(wanted)
+
+
+@pytest.mark.parametrize("announces", [True, False])
+def test_a_file_that_nobody_knows_the_hash_of_is_known_by_what_was_seen_first(server, wanted, announces):
+    unknown = replace(wanted, sha256="", size=None)
+    server.announces, server.cuts = announces, [100_000] if announces else []
+    assert fetch_file(unknown).read_bytes() == CONTENT
+    assert unknown.seen.read_text(encoding="utf-8") == hashlib.sha256(CONTENT).hexdigest()
+    unknown.path.write_bytes(CONTENT[:-1] + b"x")  # damaged here: fetched again
+    assert fetch_file(unknown).read_bytes() == CONTENT
+    unknown.path.unlink()
+    server.content = CONTENT[::-1]  # another one there: refused
+    with pytest.raises(HeatproofError, match=r"SHA-256 is not .*not kept"):
+        fetch_file(unknown)
+
+
+def test_the_first_digits_of_a_hash_are_enough_to_refuse_another_file(server, wanted):
+    """As torchvision's files have them in their names."""
+    right = replace(wanted, sha256=wanted.sha256[:8], size=None)
+    assert fetch_file(right).read_bytes() == CONTENT
+    wrong = replace(right, address=server.address.replace("weights", "others"), sha256="00000000")
+    with pytest.raises(HeatproofError, match="does not begin with 00000000"):
+        fetch_file(wrong)
+    for name in ("alexnet", "vgg16", "resnet18"):
+        known = downloads.downloads[name]
+        assert known.file_name.removesuffix(".pth").endswith(f"-{known.sha256}")
+        assert len(known.sha256) == 8
+
+
+def test_weights_by_name(server, monkeypatch, tmp_path):
+    """A real ResNet-18 with random weights, served as torchvision's file is; without it, one sentence."""
+    with pytest.raises(HeatproofError, match=r"not downloaded yet; run: heatproof fetch alexnet .*--weights FILE"):
+        load_classifier("alexnet", Path("imagenet"))
+    with pytest.raises(HeatproofError, match="--weights imagenet is for alexnet, vgg16, resnet18"):
+        load_classifier("vgg16_bn", Path("imagenet"))
+    network = make_classifier("resnet18", 3)
+    torch.save(network.state_dict(), tmp_path / "weights.pth")
+    server.content = (tmp_path / "weights.pth").read_bytes()
+    known = replace(
+        downloads.downloads["resnet18"],
+        address=server.address.replace(".bin", ".pth"),
+        sha256=hashlib.sha256(server.content).hexdigest()[:8],
+    )
+    monkeypatch.setattr(downloads, "downloads", {**downloads.downloads, "resnet18": known})
+    downloads.fetch("resnet18")
+    loaded = load_classifier("resnet18", Path("imagenet")).module
+    assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in network.state_dict().items())
 
 
 def test_the_published_checkpoint_is_the_one_we_know(shared_data):

@@ -143,7 +143,7 @@ def run(
     at_once = jobs if engine == "ray" else jobs or workers_for(device)
     how = Execution(engine, at_once, address, folders_of(made) if ship else (), gpus=int(device != "cpu"))
     extra = [] if metrics is None else load_metrics(metrics)
-    folder = RunFolder(Path(out) if out is not None else default_folder(made.name, preset))
+    folder = RunFolder(Path(out) if out is not None else default_folder(made.called(vars(made)), preset))
     with folder.held(), as_usual():
         if explainers is None and "limit" not in options and not folder.has_run:
             how.expect_much()
@@ -330,16 +330,23 @@ def benchmark_layers(
 
 
 def evaluate(
-    heatmaps: Path | str,
+    heatmaps: Path | str | Sequence[Path | str],
     *,
     dataset: Path | str | None = None,
     questions: str | None = None,
     poolings: Sequence[str] | None = None,
     predictions: Path | str | None = None,
-    benchmark: str = "clevr-xai",
+    benchmark: str | None = None,
     mosaics: Path | str | None = None,
     masked_outputs: Path | str | None = None,
     window: WindowRule | None = None,
+    masks: Path | str | None = None,
+    object_value: int | None = None,
+    background_value: int | None = None,
+    void_value: int | None = None,
+    boxes: bool | None = None,
+    tolerance: int | None = None,
+    resize: bool | None = None,
     name: str | None = None,
     out: Path | str | None = None,
     resume: bool = True,
@@ -350,11 +357,14 @@ def evaluate(
     """Score heatmaps made elsewhere: `evaluate("maps", dataset="data", predictions="answers.json")`.
 
     `benchmark` is clevr-xai (which takes dataset, questions, poolings and predictions), svea (poolings, predictions,
-    masked_outputs, window) or focus (mosaics); see docs/evaluate.md. A run of CLEVR-XAI that has kept its heatmaps
+    masked_outputs, window), focus (mosaics) or masks (masks, what their pixels mean, boxes, poolings, tolerance,
+    resize); without it, masks where these are given, else clevr-xai; see docs/evaluate.md. Several heatmaps at once,
+    `evaluate(["a", "b"], masks="masks")`, are compared case by case. A run of CLEVR-XAI that has kept its heatmaps
     (RUN, or RUN/heatmaps/EXPLAINER) knows its data set and answers. `name` is what the tables call them (by default
     their file's name). What the output folder holds already is not computed again.
     """
-    path = Path(heatmaps)
+    paths = [Path(heatmaps)] if isinstance(heatmaps, Path | str) else [Path(path) for path in heatmaps]
+    benchmark = benchmark or ("clevr-xai" if masks is None else "masks")
     how = Execution(engine, jobs)
     told = Told(
         dataset=dataset,
@@ -364,16 +374,23 @@ def evaluate(
         mosaics=mosaics,
         masked_outputs=masked_outputs,
         window=window,
+        masks=masks,
+        object_value=object_value,
+        background_value=background_value,
+        void_value=void_value,
+        boxes=boxes or None,
+        tolerance=tolerance,
+        resize=resize or None,
     )
-    folder = RunFolder(Path(out) if out is not None else evaluation_folder(path))
+    folder = RunFolder(Path(out) if out is not None else evaluation_folder(paths))
     with folder.held():
-        source, seed = source_of(benchmark, path, told, name, progress)
+        source, seed = source_of(benchmark, paths, told, name, progress)
         table = run_source(
             source,
             folder,
             name=benchmark,
             seed=seed,
-            options={"heatmaps": str(path), **told.given},
+            options={"heatmaps": str(paths[0]) if len(paths) == 1 else [str(path) for path in paths], **told.given},
             resume=resume,
             how=how,
             progress=progress,

@@ -14,18 +14,24 @@ from heatproof.workspace import workspace, writable
 BLOCK = 1 << 16
 ATTEMPTS = 4
 """How often a connection that breaks off is taken up again before we give up for now."""
+FULL_HASH = 64
+"""Digits of a SHA-256."""
 TIMEOUT = 30
 """Seconds without an answer."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """A published file: where it is, how to know it, and what to do without a network."""
+    """A published file: where it is, how to know it, and what to do without a network.
+
+    sha256  all of it, or its first digits; where nobody has published it, it is empty, and what is seen first is kept
+    size    None where that is not known either
+    """
 
     about: str
     address: str
     sha256: str
-    size: int
+    size: int | None
     licence: str
     instead: str
 
@@ -43,6 +49,37 @@ class Download:
         """What an interrupted download leaves, to go on with."""
         return self.path.with_name(f"{self.file_name}.unfinished")
 
+    @property
+    def seen(self) -> Path:
+        """Where the hash is kept that a file without a published one had at first."""
+        return self.path.with_name(f"{self.file_name}.sha256")
+
+    @property
+    def known_hash(self) -> str:
+        """What the file's hash must begin with; empty before anything was seen."""
+        return self.sha256 or (self.seen.read_text(encoding="utf-8").strip() if self.seen.is_file() else "")
+
+
+TORCHVISION = "https://download.pytorch.org/models/"
+IMAGENET = {
+    "alexnet": ("alexnet-owt-4df8aa71.pth", "AlexNet"),
+    "vgg16": ("vgg16-397923af.pth", "VGG16"),
+    "resnet18": ("resnet18-5c106cde.pth", "ResNet-18"),
+}
+"""torchvision's files, whose names end with the first eight digits of their hashes."""
+
+
+def imagenet_weights(name: str) -> Download:
+    file, title = IMAGENET[name]
+    return Download(
+        about=f"{title} trained on ImageNet (torchvision)",
+        address=TORCHVISION + file,
+        sha256=Path(file).stem.rpartition("-")[2],
+        size=None,
+        licence="BSD-3-Clause (torchvision)",
+        instead=f"heatproof run focus --model {name} --weights FILE",
+    )
+
 
 downloads: Mapping[str, Download] = {
     "relation-network": Download(
@@ -56,6 +93,15 @@ downloads: Mapping[str, Download] = {
         licence="MIT",
         instead="heatproof run clevr-xai --weights FILE",
     ),
+    "clevr-xai": Download(
+        about="CLEVR-XAI as released: 10,000 pictures, 139,761 questions and their masks (ahmedmagdiosman/clevr-xai)",
+        address="https://github.com/ahmedmagdiosman/clevr-xai/releases/download/v1.0/CLEVR-XAI_v1.0.zip",
+        sha256="",
+        size=None,
+        licence="CC BY 4.0, see the project's page",
+        instead="heatproof run clevr-xai --dataset DIR",
+    ),
+    **{name: imagenet_weights(name) for name in IMAGENET},
 }
 
 
@@ -77,12 +123,16 @@ def fetch_file(wanted: Download, progress: Progress = silent) -> Path:
                 break
         else:
             have = size_of(wanted.unfinished)
+            of_all = "" if wanted.size is None else f" of {wanted.size:,}"
             raise HeatproofError(
-                f"the connection broke off after {have:,} of {wanted.size:,} bytes of {wanted.address}."
+                f"the connection broke off after {have:,}{of_all} bytes of {wanted.address}."
                 " They are kept: type the same command again to go on."
             )
         if not is_genuine(wanted.unfinished, wanted):
-            raise another_file(wanted, f"its SHA-256 is not {wanted.sha256}")
+            begins = "does not begin with" if len(wanted.known_hash) < FULL_HASH else "is not"
+            raise another_file(wanted, f"its SHA-256 {begins} {wanted.known_hash}")
+        if not wanted.known_hash:
+            wanted.seen.write_text(sha256_of(wanted.unfinished), encoding="utf-8")
         wanted.unfinished.replace(wanted.path)
     return wanted.path
 
@@ -105,15 +155,17 @@ def read_on(wanted: Download, progress: Progress) -> bool:
     from urllib.request import Request, urlopen
 
     have = size_of(wanted.unfinished)
-    if have >= wanted.size:
+    if wanted.size is not None and have >= wanted.size:
         return True
     request = Request(wanted.address, headers={"User-Agent": "heatproof"})
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
-        answer = urlopen(request, timeout=TIMEOUT)
+        answer = urlopen(request, timeout=TIMEOUT)  # addresses are ours, files are compared with a checksum  # nosec B310
     except HTTPError as problem:
         with problem:
+            if problem.code == 416 and wanted.size is None:  # all of it is here; its hash tells whether it is it
+                return True
             if problem.code == 416:  # the server's file is shorter than what we have of it
                 raise another_file(wanted, "it is too short") from None
             raise HeatproofError(unavailable(wanted, f"the server answers {problem.code} {problem.reason}")) from None
@@ -123,20 +175,23 @@ def read_on(wanted: Download, progress: Progress) -> bool:
         if answer.status != 206:  # a server without ranges sends everything again
             have = 0
         announced = answer.headers.get("Content-Length")
-        if announced is not None and announced.isdecimal() and have + int(announced) != wanted.size:
-            raise another_file(wanted, f"it has {have + int(announced):,} bytes, not {wanted.size:,}")
+        total = have + int(announced) if announced is not None and announced.isdecimal() else wanted.size
+        if wanted.size not in (None, total):
+            raise another_file(wanted, f"it has {total:,} bytes, not {wanted.size:,}")
+        ended = False
         with wanted.unfinished.open("ab" if have else "wb") as file:
-            while have <= wanted.size:
+            while total is None or have <= total:
                 try:
                     block = answer.read(BLOCK)
                 except (HTTPException, OSError):  # broke off; the next connection goes on from here
                     break
                 if not block:
+                    ended = True
                     break
                 file.write(block)
                 have += len(block)
-                progress(f"downloading: {wanted.file_name}", min(have, wanted.size), wanted.size)
-    return have >= wanted.size
+                progress(f"downloading: {wanted.file_name}", min(have, total or have), total or have)
+    return ended if total is None else have >= total
 
 
 def another_file(wanted: Download, why: str) -> HeatproofError:
@@ -149,9 +204,10 @@ def another_file(wanted: Download, why: str) -> HeatproofError:
 
 
 def unavailable(wanted: Download, why: str) -> str:
+    size = "" if wanted.size is None else f" ({wanted.size:,} bytes)"
     return (
-        f"{wanted.address} cannot be downloaded ({why}). Without a network, get {wanted.file_name}"
-        f" ({wanted.size:,} bytes) elsewhere and give it: {wanted.instead}"
+        f"{wanted.address} cannot be downloaded ({why}). Without a network, get {wanted.file_name}{size} elsewhere and"
+        f" give it: {wanted.instead}"
     )
 
 
@@ -160,11 +216,15 @@ def size_of(path: Path) -> int:
 
 
 def is_genuine(path: Path, wanted: Download) -> bool:
-    """Whether the file is there and is the one that was published."""
-    if size_of(path) != wanted.size:
+    """Whether the file is there and is the one that was published, or seen first."""
+    if not path.is_file() or wanted.size not in (None, size_of(path)):
         return False
+    return not wanted.known_hash or sha256_of(path).startswith(wanted.known_hash)
+
+
+def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
             digest.update(block)
-    return digest.hexdigest() == wanted.sha256
+    return digest.hexdigest()

@@ -1,14 +1,14 @@
-"""Heatmaps on disk, made anywhere: a folder of .npy files, a .npz archive, a Zarr or HDF5 group. Needs no torch.
+"""Heatmaps on disk, made anywhere: a folder of .npy files or grey pictures, a .npz archive, a Zarr or HDF5 group.
 
 A folder or an archive calls each heatmap by the name of its case. A group holds `heatmaps` (N, ...) and, in the same
 order, their names: `case`, or `question_index` where these are numbers. Where a benchmark's cases have an order, arrays
-in that order do too. What a run keeps of an explainer is a folder of .npz parts, each with `ids` and `relevance`.
+in that order do too. What a run keeps of an explainer is a folder of .npz parts, each with `ids` and `relevance`. Needs
+no torch.
 """
 
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +28,7 @@ NUMBERS = "bfiu"
 SHOWN = 5
 MOST_CHANNELS = 1024
 """Of a heatmap: all of a chunk get as many as the one that has most."""
+PICTURES = (".png", ".tif", ".tiff")
 PART = ("ids", "relevance")
 """What a part of a run's heatmaps holds."""
 
@@ -54,8 +55,13 @@ class Heatmaps:
     def known(self) -> frozenset[str]:
         return frozenset(self.names)
 
-    def usable(self, name: str, space: tuple[int, ...], hint: str = "") -> tuple[NDArray[Any] | None, str]:
-        """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size."""
+    def usable(
+        self, name: str, space: tuple[int, ...], hint: str = "", resize: bool = False
+    ) -> tuple[NDArray[Any] | None, str]:
+        """The heatmap (channels, *space), or None and what is wrong with it; `hint` is for one of another size.
+
+        With `resize`, a picture's heatmap of another size is brought to this one. What is float32 stays so.
+        """
         if name not in self.known:
             return None, "there is no heatmap"
         try:
@@ -68,10 +74,41 @@ class Heatmaps:
             return None, f"the heatmap has {len(heatmap):,} channels, which is more than {MOST_CHANNELS:,}"
         if heatmap.ndim == len(space):
             heatmap = heatmap[None]
+        if resize and heatmap.ndim == len(space) + 1 == 3 and min(heatmap.shape) > 0 and heatmap.shape[1:] != space:
+            heatmap = resized(heatmap, (space[0], space[1]))
         if heatmap.ndim != len(space) + 1 or len(heatmap) < 1 or heatmap.shape[1:] != space:
             extent = ", ".join(map(str, space))
             return None, f"the heatmap has shape {heatmap.shape}, not (channels, {extent}) or ({extent}){hint}"
-        return heatmap.astype(np.float64, copy=False), ""
+        return heatmap.astype(np.float32 if heatmap.dtype == np.float32 else np.float64, copy=False), ""
+
+
+def picture_files(path: Path) -> dict[str, Path]:
+    """Grey pictures of a folder, by name."""
+    files = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PICTURES)
+    return {entry.relative_to(path).with_suffix("").as_posix(): entry for entry in files}
+
+
+def read_picture(file: Path) -> NDArray[Any]:
+    """A heatmap that is stored as a grey picture."""
+    from PIL import Image
+
+    with Image.open(file) as image:
+        pixels = np.asarray(image)
+    if pixels.ndim != 2:
+        raise HeatproofError("it is a picture in colour; a heatmap has one value for each position")
+    return pixels
+
+
+def resized(heatmap: NDArray[Any], space: tuple[int, int]) -> NDArray[Any]:
+    """A heatmap (channels, height, width) in another height and width: bilinear, averaged where it gets smaller."""
+    from PIL import Image
+
+    height, width = space
+    channels = [
+        np.asarray(Image.fromarray(channel).resize((width, height), Image.Resampling.BILINEAR))
+        for channel in heatmap.astype(np.float32)
+    ]
+    return np.stack(channels)
 
 
 def open_heatmaps(path: Path) -> Heatmaps:
@@ -81,10 +118,12 @@ def open_heatmaps(path: Path) -> Heatmaps:
     if path.suffix == ".zarr":
         return open_group(path, "zarr")
     if path.is_dir():
-        files = sorted(entry.stem for entry in path.iterdir() if entry.suffix == ".npy")
+        files = sorted(entry.relative_to(path).with_suffix("").as_posix() for entry in path.rglob("*.npy"))
         parts = sorted(entry for entry in path.iterdir() if entry.suffix == ".npz")
         if parts and not files:
             return open_parts(path, parts)
+        if not files and (pictures := picture_files(path)):
+            return named(path, list(pictures), lambda name: read_picture(pictures[name]))
         return named(path, files, lambda name: load_npy(path / f"{name}.npy"))
     if path.suffix == ".npz" and path.is_file():
         archive = archive_of(path)
@@ -151,14 +190,14 @@ def archive_of(path: Path) -> Any:
     """A .npz archive whose arrays are read when they are asked for."""
     try:
         return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, zipfile.BadZipFile) as problem:
+    except Exception as problem:  # of zip files and arrays, many kinds
         raise HeatproofError(f"{path} is damaged or no .npz archive ({problem}).") from problem
 
 
 def read_array(path: Path) -> NDArray[Any]:
     try:
         return np.asarray(np.load(path, allow_pickle=False, mmap_mode="r"))
-    except (OSError, ValueError) as problem:
+    except Exception as problem:  # a file without a byte is no ValueError
         raise HeatproofError(f"{path} is damaged or no .npy file of plain numbers ({problem}).") from problem
 
 

@@ -21,7 +21,7 @@ from heatproof.clevr.changed_pictures import folder_of, look_of, make_changed, w
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.clevr.shipped import shipped_dataset
 from heatproof.errors import HeatproofError
-from heatproof.experiments.effects import measure_truth, weighted_medians
+from heatproof.experiments.effects import measure_truth, uncovered, weighted_medians
 from heatproof.models.vqa import film_network
 from heatproof.testing import check_benchmark
 
@@ -146,6 +146,20 @@ def test_masks_are_held_against_effects(recipe):
     marked = [abs(one.effects["logit"][place]) for one in opened.measured for place in one.marked()["single_object"]]
     assert line["marked"] == pytest.approx(np.median(marked))
     assert len(truth.failures("single_object")) == len(hits) - sum(hits)
+    supports = [int(one.effects["logit"].argmax()) in one.marked()["single_object"] for one in opened.measured]
+    assert line["support"] == pytest.approx(np.mean(supports))
+
+
+def test_what_hides_another_object_uncovers_it():
+    """Reference: in the shipped scene 10 a large yellow cube stands before a small brown one, and nothing else does."""
+    data = open_dataset(shipped_dataset())
+    scene = data.scenes["CLEVR_val_000010.png"]
+    things = [f"{thing['color']} {thing['shape']}" for thing in scene["objects"]]
+    found = uncovered(scene)
+    yellow, brown = things.index("yellow cube"), things.index("brown cube")
+    assert found[yellow, brown] > 1
+    found[yellow, brown] = 0
+    assert np.abs(found).max() < 0.1
 
 
 def test_weighted_medians_are_medians_of_repeated_values():

@@ -2,6 +2,7 @@
 
 heatproof clevr render DIR --num-images 60 --size 128x128 --mask-size 480x320 --seed 60 --split val
 heatproof clevr ask DIR --set simple
+heatproof clevr ask DIR --set complex
 heatproof clevr ground-truth DIR
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,10 +35,18 @@ def shipped() -> Dataset:
 def test_it_is_whole_and_small(shipped):
     shipped.check()
     assert len(shipped.scenes) == 60
-    assert sum(path.stat().st_size for path in shipped.folder.rglob("*") if path.is_file()) < 3_000_000
+    assert packed_size(shipped.folder) < 1_500_000
     assert len(shipped.questions("simple")) == 236
+    assert len(shipped.questions("complex")) == 600
     for kind in KINDS["simple"]:
         assert shipped.masks("simple", kind).available.all()
+    missing = {kind: int((~shipped.masks("complex", kind).available).sum()) for kind in KINDS["complex"]}
+    assert missing == {"unique": 60, "unique_first_nonempty": 3, "union": 3, "all_objects": 0}
+
+
+def packed_size(folder: Path) -> int:
+    """What the files take in a wheel, which is a zip archive."""
+    return sum(len(zlib.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file())
 
 
 def test_its_scenes_are_sampled_from_the_seed(shipped):
@@ -44,11 +55,12 @@ def test_its_scenes_are_sampled_from_the_seed(shipped):
         assert made == shipped.scenes[f"CLEVR_val_{index:06d}.png"]
 
 
-def test_its_questions_are_asked_from_the_seed(shipped, tmp_path):
-    make_questions(shipped.folder / "CLEVR_scenes.json", "simple", out=tmp_path / "questions.json")
+@pytest.mark.parametrize("name", ["simple", "complex"])
+def test_its_questions_are_asked_from_the_seed(shipped, tmp_path, name):
+    make_questions(shipped.folder / "CLEVR_scenes.json", name, out=tmp_path / "questions.json")
     made, there = (
         json.loads(path.read_text(encoding="utf-8"))["questions"]
-        for path in (tmp_path / "questions.json", shipped.layout.questions["simple"])
+        for path in (tmp_path / "questions.json", shipped.layout.questions[name])
     )
     assert made == there
 

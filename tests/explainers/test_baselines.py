@@ -22,6 +22,7 @@ from heatproof.explainers.spec import make_explainer
 from heatproof.metrics.localisation import mass_accuracy, pointing_game, rank_accuracy
 from heatproof.pooling import pool
 from heatproof.seeds import CaseRandom, derive_seed
+from heatproof.testing import small_network_with_question
 from reference.explainers import Net
 
 RNG = CaseRandom(3, "random")
@@ -170,6 +171,25 @@ def test_randomised_takes_the_parameters_of_the_other() -> None:
     assert explainer.other().quantity == "probability"
     with pytest.raises(HeatproofError, match="unknown explainer 'gradeint'"):
         make_explainer("randomised:gradeint")
+
+
+def test_other_question_is_the_other_explainer_asked_otherwise() -> None:
+    """Reference: the explainer on a batch that asks the other question, written by hand."""
+    model = small_network_with_question()
+    inputs = torch.randn(3, 3, 12, 10, generator=torch.Generator().manual_seed(1))
+    asked, otherwise = torch.tensor([[1, 2, 3]] * 3), torch.tensor([[4, 2, 0], [3, 3, 1], [0, 0, 0]])
+    batch = Batch(inputs, torch.tensor([0, 1, 0]), ("a", "b", "c"), (asked,))
+    told = replace(batch, other=(torch.tensor([1, 0, -1]), (otherwise,)))
+    explainer = make_explainer("other_question:gradient")
+    found = explainer(model, told, RNG)
+    by_hand = Batch(inputs, torch.tensor([1, 0, 0]), ("a", "b", "c"), (otherwise,))
+    expected = make_explainer("gradient")(model, by_hand, RNG)
+    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=0)
+    assert (found[2] == 1).all()  # nobody asks anything else: a map that says nothing
+    torch.testing.assert_close(explainer(model, told[1:2], RNG), found[1:2])
+    other_class = make_explainer("gradient")(model, replace(batch, target=torch.tensor([1, 0, 1])), RNG)
+    torch.testing.assert_close(explainer(model, batch, RNG), other_class, rtol=0, atol=0)
+    assert explainer.label == "other_question:gradient"
 
 
 def test_random_weights_do_not_depend_on_the_layout_of_the_old_ones(picture_net: Net) -> None:

@@ -14,12 +14,18 @@ from torch import Tensor, nn
 
 from heatproof.cases import Batch
 from heatproof.metrics import Metric, metrics, score_with
+from heatproof.metrics.mask_scores import SIGNED
 from heatproof.metrics.scoring import call_metric, values_problem
 from heatproof.testing import check_metric
 
 GENERIC = {name: metric for name, metric in metrics.items() if metric.generic}
 MASKED = [name for name, metric in GENERIC.items() if "mask" in metric.needs]
 LOCATING = [name for name, metric in GENERIC.items() if metric.uniform in ("mask_share", "half")]
+OF_SCENES = {
+    "object_top_n", "object_top_n_mean", "off_objects", "mass_selectivity", "rank_selectivity", "object_selectivity",
+    "object_selectivity_mean",
+}  # fmt: skip
+"""They need all objects of a scene, or another truth: tests/metrics/test_objects.py."""
 SPACES = [(9,), (2,), (5, 6), (1, 7), (3, 4, 2)]
 CASES = 6
 
@@ -62,7 +68,7 @@ def with_mask(batch: Batch, mask: Tensor) -> Batch:
 
 def test_all_that_can_be_scored_is_tested() -> None:
     assert {"mass_accuracy", "rank_accuracy", "pointing_game", "focus"} <= set(GENERIC)
-    assert set(metrics) - set(GENERIC) == {"drop", "increase", "roe_accuracy", "focus_best"}
+    assert set(metrics) - set(GENERIC) == {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES, *SIGNED}
 
 
 @pytest.mark.parametrize("name", metrics)

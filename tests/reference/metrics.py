@@ -197,3 +197,45 @@ def at_mean(values: Sequence[float], inside: Sequence[bool]) -> tuple[float, flo
     cut = min(math.fsum(values) / len(values), max(values))
     right = [(value >= cut) == mark for value, mark in zip(values, inside, strict=True)]
     return overlap_at(values, inside, cut), sum(right) / len(right)
+
+
+def object_top_n(amounts: Sequence[float], true: Sequence[bool]) -> float:
+    """Share of the n true objects among the n that hold most: the mean over all orders of the objects."""
+    n, shares = sum(true), []
+    for order in itertools.permutations(range(len(amounts))):
+        best = sorted(order, key=lambda place: -amounts[place])[:n]  # stable: equals stay in this order
+        shares.append(sum(true[place] for place in best) / n)
+    return math.fsum(shares) / len(shares)
+
+
+def held_by_objects(heatmap: Array, objects: Array, mean: bool) -> list[float]:
+    """Relevance of each object (M, positions): added up pixel by pixel, or over the pixels that it shows."""
+    found = []
+    for plane in objects:
+        inside = [float(value) for value, shown in zip(heatmap, plane, strict=True) if shown]
+        found.append(math.fsum(inside) / (len(inside) if mean else 1))
+    return found
+
+
+def object_selectivity(amounts: Sequence[float], own: Sequence[bool], other: Sequence[bool]) -> float:
+    """Own minus other, after the objects that both have were taken away."""
+    left = [place for place in range(len(amounts)) if not (own[place] and other[place])]
+    held = [amounts[place] for place in left]
+    return object_top_n(held, [own[i] for i in left]) - object_top_n(held, [other[i] for i in left])
+
+
+def mass_selectivity(heatmap: Array, own: Array, other: Array) -> float:
+    """Own minus other, after the pixels that both have were blackened."""
+    left = [0.0 if a and b else float(value) for value, a, b in zip(heatmap, own, other, strict=True)]
+    total = math.fsum(left)
+    mine = math.fsum(value for value, a, b in zip(left, own, other, strict=True) if a and not b)
+    others = math.fsum(value for value, a, b in zip(left, own, other, strict=True) if b and not a)
+    return mine / total - others / total
+
+
+def rank_selectivity(heatmap: Array, own: Array, other: Array) -> float:
+    """The same of ranks."""
+    left = [0.0 if a and b else float(value) for value, a, b in zip(heatmap, own, other, strict=True)]
+    mine = [bool(a and not b) for a, b in zip(own, other, strict=True)]
+    others = [bool(b and not a) for a, b in zip(own, other, strict=True)]
+    return rank_share(left, mine) - rank_share(left, others)

@@ -63,10 +63,14 @@ class Benchmark(ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"standard": {}}
     """Options by preset name."""
     preset_help: ClassVar[str] = ""
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Options that make another run of it, by what that is called: such runs have folders of their own."""
     batch_size: ClassVar[int] = 500
     """Cases explained at a time, unless a run says otherwise."""
     quantities: ClassVar[tuple[Quantity, ...]] = ("probability", "logit")
     """What is explained, unless a run says otherwise."""
+    with_all: ClassVar[bool] = True
+    """Whether `heatproof run all` runs it too."""
 
     @property
     @abstractmethod
@@ -84,6 +88,12 @@ class Benchmark(ABC):
                 raise unknown_name(f"option of {cls.name}", name, known)
         given = {name: value for name, value in options.items() if value is not None}
         return cls(**{**cls.presets[preset], **given})
+
+    @classmethod
+    def called(cls, options: Mapping[str, Any]) -> str:
+        """Its name, and that of the variant which these options make."""
+        made = (name for name, given in cls.variants.items() if given.items() <= options.items())
+        return "-".join([cls.name, *made])
 
     @abstractmethod
     def open(self, seed: int, progress: Progress = silent) -> Opened:
@@ -222,6 +232,15 @@ class OpenedMasks(OpenedCases):
     size_hint: str = ""
     of_these_maps: ClassVar[tuple[str, ...]] = ()
     """Metrics that rest on what was told with the heatmaps, so that no other map has them."""
+
+    resizes: bool = False
+    """Whether heatmaps of another size are brought to that of their masks."""
+    keeps_float32: ClassVar[bool] = False
+    """Whether heatmaps of float32 are scored as they are, which is faster and gives the same."""
+
+    def space_of(self, chunk: Chunk) -> tuple[int, ...]:
+        """The extent of masks and heatmaps of a chunk, where these differ from chunk to chunk."""
+        return self.space
 
     @abstractmethod
     def cases(self, chunk: Chunk) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The small data set that ships with Heatproof: 60 scenes at 128x128, simple questions, and their true masks."""
+"""The small data set that ships: 60 scenes at 128x128, simple and complex questions, and their true masks."""
 
 from __future__ import annotations
 

@@ -130,6 +130,7 @@ def models() -> None:
     made = {
         "object_classifier.npz": "heatproof train focus-classifier",
         "film_vqa.npz": "heatproof train vqa PICTURES",
+        "scene_logic.npz": "heatproof train scene-logic PICTURES",
     }
     rows = [(f.removesuffix(".npz"), made.get(f, "heatproof train mnist1d-cnn --seed " + f[-5])) for f in files]
     show_table(("model", "made by"), rows)

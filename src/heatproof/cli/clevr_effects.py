@@ -11,6 +11,7 @@ import typer
 from heatproof.clevr.words import QuestionSet
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.terminal import say, show_table
+from heatproof.lazy import pl
 
 
 def effects(
@@ -45,7 +46,7 @@ def effects(
     heatproof clevr effects data --set complex --weights relation-network --out effects.csv
     """
     from heatproof.benchmarks.clevr_removal import ClevrRemoval
-    from heatproof.experiments.effects import measure_truth, write_truth
+    from heatproof.experiments.effects import HIDING, measure_truth, write_truth
 
     recipe = ClevrRemoval(
         dataset=dataset, questions=questions, weights=weights, model=model, scenes=scenes, limit=limit
@@ -56,15 +57,24 @@ def effects(
         write_truth(truth, out)
     asked = truth.objects["question_index"].n_unique()
     say(f"{truth.network}: {asked:,} {questions} questions, {truth.accuracy:.1%} answered right", style="bold")
-    heads = ("mask", "questions", "n", "largest marked", "by chance", "effects on marked", "median marked", "unmarked")
+    heads = (
+        *("mask", "questions", "n", "largest marked", "most support marked", "by chance"),
+        *("effects on marked", "median marked", "unmarked"),
+    )
     lines = [cells(row) for row in truth.table().iter_rows(named=True)]
     show_table(heads, lines, right=range(2, len(heads)))
     for kind in [name.removeprefix("in_") for name in truth.objects.columns if name.startswith("in_")]:
-        for row in truth.failures(kind).head(show).iter_rows(named=True):
+        failed = truth.failures(kind)
+        hiding = failed.filter(pl.col("uncovers") >= HIDING)
+        say(
+            f"{kind}: for {len(failed):,} questions an unmarked object has the largest effect; for {len(hiding):,} of"
+            f" them it hides a marked one, of which at least {HIDING:.0%} more is seen without it."
+        )
+        for row in failed.head(show).iter_rows(named=True):
             say(
                 f"{kind}: {row['question']} {row['answer']} (the network: {row['predicted']}, {row['picture']}):"
                 f" {row['unmarked']} {row['unmarked_effect']:.2f}, marked {', '.join(row['marked'])}"
-                f" {row['marked_effect']:.2f}"
+                f" {row['marked_effect']:.2f}; {row['uncovers']:.0%} more of it is seen"
             )
 
 
@@ -80,6 +90,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         row["questions_of"],
         f"{row['questions']:,}",
         share("hit"),
+        share("support"),
         f"{row['chance']:.1%}",
         share("on_marked"),
         size("marked"),

@@ -17,11 +17,11 @@ from heatproof.metrics.understandability import WindowRule
 
 def evaluate(
     heatmaps: Annotated[
-        Path,
+        list[Path],
         typer.Argument(
             help="Folder of CASE.npy, a .npz, a .zarr or .h5 group; SVEA, Focus: also a .npy in the order of cases;"
-            " or a run with kept heatmaps.",
-            metavar="HEATMAPS",
+            " or a run with kept heatmaps. With --masks several, which are compared case by case.",
+            metavar="HEATMAPS...",
         ),
     ],
     dataset: Annotated[
@@ -43,8 +43,34 @@ def evaluate(
         ),
     ] = None,
     benchmark: Annotated[
-        Elsewhere, typer.Option(metavar="NAME", help="clevr-xai, svea or focus: what the heatmaps are about.")
-    ] = "clevr-xai",
+        Elsewhere | None,
+        typer.Option(
+            metavar="NAME",
+            help="clevr-xai, svea, focus or masks: what the heatmaps are about. Default: masks with --masks, else"
+            " clevr-xai.",
+        ),
+    ] = None,
+    masks: Annotated[
+        Path | None,
+        typer.Option(help="Masks: folder with a mask picture per image, .npz of arrays, COCO's .json, VOC's folder."),
+    ] = None,
+    object_value: Annotated[
+        int | None, typer.Option(metavar="N", help="Masks: value of the object in mask pictures. Default: 255.")
+    ] = None,
+    background_value: Annotated[
+        int | None, typer.Option(metavar="N", help="Masks: value of the background. Default: 0.")
+    ] = None,
+    void_value: Annotated[
+        int | None, typer.Option(metavar="N", help="Masks: value of pixels that count neither way.")
+    ] = None,
+    boxes: Annotated[bool, typer.Option("--boxes", help="Masks: take bounding boxes as masks (COCO, VOC).")] = False,
+    tolerance: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Masks: pixels that a maximum may lie beside the mask (pointing game)."),
+    ] = None,
+    resize: Annotated[
+        bool, typer.Option("--resize", help="Masks: bring heatmaps of another size to that of their mask.")
+    ] = False,
     mosaics: Annotated[Path | None, typer.Option(help="Focus: the CSV of `heatproof focus mosaics`.")] = None,
     masked_outputs: Annotated[
         Path | None,
@@ -53,15 +79,19 @@ def evaluate(
     window: Annotated[
         WindowRule | None, typer.Option(metavar="NAME", help="SVEA: clipped (default) or literal, as in a run.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What the tables call them. Default: the file's name.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What the tables call them, with commas between. Default: the file's name.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/evaluate-HEATMAPS.")] = None,
     resume: Resume = True,
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Score heatmaps made elsewhere, in any framework: of a CLEVR-XAI data set, of SVEA's signals, of mosaics.
+    """Score heatmaps made elsewhere, in any framework: of pictures with masks, CLEVR-XAI, SVEA's signals, mosaics.
 
     Examples:
+
+    heatproof evaluate vendor_a/ vendor_b/ vendor_c.npz --masks masks/
 
     heatproof evaluate heatmaps/ --dataset data --predictions answers.json
 
@@ -88,6 +118,13 @@ def evaluate(
             mosaics=mosaics,
             masked_outputs=masked_outputs,
             window=window,
+            masks=masks,
+            object_value=object_value,
+            background_value=background_value,
+            void_value=void_value,
+            boxes=boxes,
+            tolerance=tolerance,
+            resize=resize,
             name=name,
             out=folder,
             resume=resume,

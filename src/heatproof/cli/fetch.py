@@ -10,9 +10,11 @@ from heatproof.cli.terminal import say
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(help="What to download: relation-network.", metavar="NAME")],
+    name: Annotated[
+        str, typer.Argument(help="clevr-xai, relation-network, alexnet, vgg16 or resnet18.", metavar="NAME")
+    ],
 ) -> None:
-    """Download weights that others publish, once; they are verified and kept in the cache folder.
+    """Download what others publish, once: data and weights are verified and kept in the cache folder.
 
     Goes on where an interrupted download stopped. HEATPROOF_HOME names another cache folder.
 
@@ -21,11 +23,16 @@ def fetch(
     heatproof fetch relation-network
 
     heatproof run clevr-xai --dataset data --weights relation-network
+
+    heatproof fetch clevr-xai, then heatproof run clevr-xai --preset paper
+
+    heatproof fetch vgg16, then heatproof run focus --images DIR --model vgg16 --weights imagenet
     """
+    from heatproof.clevr.release import NAME, fetch_release
     from heatproof.cli.bars import bars
     from heatproof.downloads import downloads
     from heatproof.downloads import fetch as download
 
     with bars() as progress:
-        path = download(name, progress)
+        path = fetch_release(progress=progress) if name == NAME else download(name, progress)
     say(f"{path}\n{downloads[name].about}, licence {downloads[name].licence}")

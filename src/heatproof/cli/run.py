@@ -142,7 +142,8 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
         where = {"jobs": jobs, "engine": engine, "address": address, "ship": ship}
         how: dict[str, Any] = {"resume": resume, "keep_heatmaps": keep_heatmaps, "metrics": metrics} | where
         how |= {"until_settled": until_settled, "margin": margin}
-        run_or_estimate(name, out or default_folder(name, preset), what, how, dry_run, quiet)
+        folder = out or default_folder(benchmark.called(options) if benchmark.name else name, preset)
+        run_or_estimate(name, folder, what, how, dry_run, quiet)
 
     command.__annotations__["preset"] = Preset
     return with_options(command, benchmark)
@@ -183,12 +184,14 @@ def everything(
 
     failed = False
     done: list[Run] = []
-    for name in benchmarks.own():
-        folder = out / default_folder(name, preset).name
+    for name, options in every_variant():
+        called = benchmarks[name].called(options)
+        folder = out / default_folder(called, preset).name
         if dry_run:
-            say(name)
+            say(called)
         try:
             what = {"preset": preset, "explainers": explainers, "seed": seed, "device": device, "precision": precision}
+            what |= options
             how = {"resume": resume, "jobs": jobs, "engine": engine, "address": address}
             run_or_estimate(name, folder, what, how, dry_run, quiet)
         except typer.Exit as end:
@@ -201,6 +204,14 @@ def everything(
         show_verdicts(done, report(done, out=out / REPORT))
     if failed:
         raise typer.Exit(2)
+
+
+def every_variant() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The benchmarks that `run all` runs and their variants: the name, and the options that make the variant."""
+    for name, recipe in benchmarks.own().items():
+        if recipe.with_all:
+            yield name, {}
+            yield from ((name, options) for options in recipe.variants.values())
 
 
 def run_or_estimate(

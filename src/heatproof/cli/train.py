@@ -193,7 +193,7 @@ def scene_logic(
         typer.Option(help="Folder of other pictures (another seed) with questions, to measure the accuracy on."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of initial weights, order and variations of the pictures.")] = 1,
-    steps: Annotated[int, typer.Option(min=0, help="Steps of learning the names of objects.")] = 2400,
+    steps: Annotated[int, typer.Option(min=0, help="Steps of learning the names of objects.")] = 4000,
     batch: Annotated[int, typer.Option(min=1, help="Pictures of a step.")] = 32,
     rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 4e-3,
     precision: Annotated[

@@ -169,7 +169,10 @@ def short_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def base_name(entry: Mapping[str, Any]) -> str:
     """What an explainer is called before its parameters: `randomised:grad_cam` is a name of its own."""
-    return str(entry["name"] if entry["name"] and "of" not in entry["parameters"] else entry["explainer"])
+    if not entry["name"] or not set(entry["parameters"]) <= {"of", "quantity"}:
+        return str(entry["name"] if entry["name"] and "of" not in entry["parameters"] else entry["explainer"])
+    of = entry["parameters"].get("of", "")
+    return f"{entry['name']}:{of.partition(':')[0]}" if of else str(entry["name"])
 
 
 def source_hash(explainer: Explainer) -> str | None:

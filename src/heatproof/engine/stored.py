@@ -21,52 +21,51 @@ from heatproof.run_folder import Arrays
 class Stored(Source):
     """Score heatmaps that were made elsewhere, with floors and ceiling beside them.
 
-    `called` is what tables call the heatmaps; a floor of that name makes room for them.
+    `heatmaps` are by what tables call them; a floor of such a name makes room for them.
     """
 
     opened: OpenedMasks
-    heatmaps: Heatmaps
-    called: str
+    heatmaps: Mapping[str, Heatmaps]
     seed: int = 0
 
     @cached_property
     def baselines(self) -> list[str]:
         first = self.opened.chunks()[0]
         there = [found is not None for found in (self.opened.inputs(first), self.opened.truth(first))]
-        return [name for name in baselines_for(*there) if name != self.called]
+        return [name for name in baselines_for(*there) if name not in self.heatmaps]
 
     @property
     def settings(self) -> dict[str, Any]:
-        return super().settings | {"heatmaps": self.heatmaps.stamp}
+        return super().settings | {"heatmaps": " ".join(heatmaps.stamp for heatmaps in self.heatmaps.values())}
 
     @property
     def published(self) -> Mapping[str, str]:
         """Heatmaps that are called like a method stand beside its published number."""
-        return {self.called: self.called}
+        return {name: name for name in self.heatmaps}
 
     def entries(self) -> list[dict[str, Any]]:
         plain: dict[str, Any] = {"parameters": {}, "limits": {}, "source": None}
-        families = {self.called: "other"} | {name: FAMILIES[name] for name in self.baselines}
+        families = dict.fromkeys(self.heatmaps, "other") | {name: FAMILIES[name] for name in self.baselines}
         return [
             dict.fromkeys(("explainer", "name", "short", "folder"), name) | {"family": family, "target": "", **plain}
             for name, family in families.items()
         ]
 
     def units(self) -> list[Unit]:
-        names = [self.called, *self.baselines]
+        names = [*self.heatmaps, *self.baselines]
         return [Unit(name, name, "", chunk) for name in names for chunk in self.opened.chunks()]
 
     def compute(self, task: Task) -> list[Result | Failure]:
         (unit,) = task.units
-        if unit.folder == self.called:
-            return [score_stored(self.opened, self.heatmaps, unit)]
+        if unit.explainer in self.heatmaps:
+            return [score_stored(self.opened, self.heatmaps[unit.explainer], unit)]
         return [self.baseline(unit)]
 
     def baseline(self, unit: Unit) -> Result:
         """The rows of a floor or the ceiling."""
         opened, cases = self.opened, self.opened.cases(unit.chunk)
         inputs, truth = opened.inputs(unit.chunk), opened.truth(unit.chunk)
-        maps = baseline_maps(unit.explainer, cases, opened.space, inputs, truth, self.seed)
+        maps = baseline_maps(unit.explainer, cases, opened.space_of(unit.chunk), inputs, truth, self.seed)
         rows = opened.score(unit.chunk, np.asarray(maps), [""] * len(cases))
         rows = rows.filter(~pl.col("metric").is_in(opened.of_these_maps))
         return Result(labelled(rows, unit), shown_heat(opened, rows, np.asarray(maps)))
@@ -77,9 +76,11 @@ class Stored(Source):
 
 def score_stored(opened: OpenedMasks, heatmaps: Heatmaps, unit: Unit) -> Result:
     """The rows of a unit whose heatmaps are on disk, and those of these that the page shows."""
-    found = [heatmaps.usable(name, opened.space, opened.size_hint) for name in opened.cases(unit.chunk)]
+    space = opened.space_of(unit.chunk)
+    found = [heatmaps.usable(name, space, opened.size_hint, opened.resizes) for name in opened.cases(unit.chunk)]
     channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
-    relevance = np.full((len(found), channels, *opened.space), np.nan)
+    narrow = opened.keeps_float32 and all(heatmap is None or heatmap.dtype == np.float32 for heatmap, _ in found)
+    relevance = np.full((len(found), channels, *space), np.nan, dtype=np.float32 if narrow else np.float64)
     for place, (heatmap, _) in enumerate(found):
         if heatmap is not None:
             relevance[place] = 0.0

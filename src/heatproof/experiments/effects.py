@@ -12,6 +12,7 @@ from heatproof.benchmarks.clevr_removal.effects import Asked
 from heatproof.benchmarks.clevr_removal.words import thing_in_words
 from heatproof.benchmarks.clevr_xai.rows import stratum
 from heatproof.clevr.answers import in_words
+from heatproof.clevr.scenes import JUDGED_SIZE
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, silent
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from heatproof.models.vqa import Vqa
 
 RESAMPLES = 1000
+HIDING = 0.1
+"""An object hides another if so much more of that, as a share, is seen without it."""
 FIGURES = {
     "questions": "questions that it marks some but not all objects of",
     "hit": "share of them whose object with the largest effect is marked",
+    "support": "share of them whose object that supports the answer most is marked",
     "chance": "the same for an object drawn at random",
     "on_marked": "share of all effects that marked objects have",
     "marked": "median effect of marked objects",
@@ -64,6 +68,9 @@ class Truth:
             marked_effect=pl.col("effect").abs().filter(f"in_{kind}").max(),
             unmarked=pl.col("object").sort_by(pl.col("effect").abs() * ~pl.col(f"in_{kind}"), descending=True).first(),
             unmarked_effect=pl.col("effect").abs().filter(~pl.col(f"in_{kind}")).max(),
+            uncovers=pl.col("uncovers")
+            .sort_by(pl.col("effect").abs() * ~pl.col(f"in_{kind}"), descending=True)
+            .first(),
         )
         worse = sizes.filter(pl.col("unmarked_effect") > pl.col("marked_effect"))
         return worse.sort(pl.col("marked_effect") - pl.col("unmarked_effect"))
@@ -79,7 +86,12 @@ def measure_truth(recipe: ClevrRemoval, progress: Progress = silent) -> Truth:
 def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
     """A row per question and object: its effects, and which masks it is in."""
     rows: list[dict[str, Any]] = []
+    hidden: dict[str, NDArray[np.float64]] = {}
     for one in measured:
+        picture = str(one.question.record["image_filename"])
+        if picture not in hidden:
+            assert one.question.scene is not None
+            hidden[picture] = uncovered(one.question.scene)
         marked = {kind: objects for kind, objects in one.marked().items() if kind != "all_objects"}
         if not marked:
             raise HeatproofError(
@@ -87,11 +99,12 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                 " in the default format (heatproof clevr ask)."
             )
         _, kind, attribute = stratum(one.question)
+        first = sorted(next(iter(marked.values())))
         for place, effect in enumerate(one.effects["logit"]):
             rows.append(
                 {
                     "question_index": one.question.index,
-                    "picture": str(one.question.record["image_filename"]),
+                    "picture": picture,
                     "question": one.question.text,
                     "answer": in_words(one.question.answer),
                     "predicted": network.answers[one.answer],
@@ -102,10 +115,32 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                     "effect": float(effect),
                     "effect_probability": float(one.effects["probability"][place]),
                     "answer_after": network.answers[one.others[place]],
+                    "uncovers": float(hidden[picture][place, first].max(initial=0.0)),
                     **{f"in_{kind}": place in objects for kind, objects in marked.items()},
                 }
             )
     return pl.DataFrame(rows)
+
+
+def uncovered(scene: Mapping[str, Any]) -> NDArray[np.float64]:
+    """How much more is seen of each object (columns) when another one (rows) is gone, as a share of what was seen."""
+    from heatproof.clevr.interventions import changed
+    from heatproof.clevr.rendering.checks import check_scene
+    from heatproof.clevr.rendering.tracer import seen_objects
+
+    count = len(scene["objects"])
+
+    def seen(one: Mapping[str, Any], objects: int) -> NDArray[np.float64]:
+        ids = seen_objects(check_scene(one), *JUDGED_SIZE)
+        return np.bincount(ids.ravel(), minlength=objects + 1)[1:].astype(np.float64)
+
+    before = seen(scene, count)
+    found = np.zeros((count, count))
+    for place in range(count):
+        others = [other for other in range(count) if other != place]
+        after = seen(changed(scene, place, "remove"), count - 1)
+        found[place, others] = (after - before[others]) / np.maximum(before[others], 1)
+    return found
 
 
 def judged(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
@@ -122,6 +157,7 @@ def mask_figures(rows: pl.DataFrame, kind: str, seed: int) -> dict[str, Any]:
     by_question = chosen.group_by("question_index", maintain_order=True).agg(
         pl.first("picture"),
         hit=pl.col("mask").get(pl.col("size").arg_max()).cast(pl.Float64),
+        support=pl.col("mask").get(pl.col("effect").arg_max()).cast(pl.Float64),
         chance=pl.col("mask").mean(),
         on_marked=pl.col("size").filter("mask").sum() / pl.col("size").sum(),
     )
@@ -129,7 +165,7 @@ def mask_figures(rows: pl.DataFrame, kind: str, seed: int) -> dict[str, Any]:
     weights = case_weights(len(pictures), seed, RESAMPLES)
     found: dict[str, Any] = {"questions": len(by_question), "pictures": len(pictures)}
     owner = by_question["picture"].replace_strict(pictures).to_numpy()
-    for name in ("hit", "chance", "on_marked"):
+    for name in ("hit", "support", "chance", "on_marked"):
         values = by_question[name].to_numpy()
         drawn = weights[:, owner]
         found |= with_interval(name, float(values.mean()), (drawn * values).sum(1) / drawn.sum(1))

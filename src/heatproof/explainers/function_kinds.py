@@ -20,7 +20,7 @@ LINEAR = {
     "repeat_interleave", "tile", "cat", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
     "block_diag", "__getitem__", "__setitem__", "split", "split_with_sizes", "chunk", "tensor_split", "hsplit",
     "vsplit", "dsplit", "unbind", "unsqueeze", "squeeze", "atleast_1d", "atleast_2d", "atleast_3d", "contiguous",
-    "clone", "pad", "roll", "flip", "fliplr", "flipud", "rot90", "narrow", "select", "index_select", "gather", "take",
+    "clone", "pad", "roll", "flip", "fliplr", "flipud", "rot90", "narrow", "select", "index_select", "take",
     "take_along_dim", "unfold", "fold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle",
     "tril", "triu", "diag", "diagonal", "diag_embed", "as_strided", "to", "type_as", "float", "double", "half",
     "bfloat16", "cpu", "cuda", "requires_grad", "alias", "real", "imag", "conj", "view_as_real", "view_as_complex",
@@ -41,6 +41,10 @@ PRODUCTS = {
     "conv_transpose3d", "conv_tbc", "convolution", "addmm", "addbmm", "baddbmm", "addmv", "addr", "addcmul", "lerp",
 }  # fmt: skip
 """Linear in each of their factors: with one that depends on the inputs they are linear."""
+
+PICKS = {"gather": 1, "sort": 1, "topk": 2}
+"""They pick values along an axis, which may stand at other places for inputs than for baselines; the axis is the
+argument with this number."""
 
 QUADRATIC = {"var", "var_mean"}
 

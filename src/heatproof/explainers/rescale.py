@@ -23,6 +23,7 @@ from heatproof.explainers.function_kinds import (
     ELEMENTWISE,
     EXACT,
     MIXED_BY_CONSTANTS,
+    PICKS,
     POWERS,
     PRODUCTS,
     QUADRATIC,
@@ -37,6 +38,7 @@ from heatproof.explainers.rescale_rules import (
     logsumexp_weights,
     multiplied,
     noise,
+    pick_shares,
     several_slopes,
     slope,
     valued,
@@ -82,6 +84,8 @@ class Rescale(Paired):
         """The function's value with its rule."""
         if is_maximum(call):
             return maximum(call, record)
+        if call.name in PICKS:
+            return picked(call, record)
         if call.name == "logsumexp":
             return log_sum_exp(call, record)
         if call.name == "over_length":
@@ -318,6 +322,31 @@ def maximum(call: Call, record: Record) -> Any:
     moved = found.flat(carrier.detach()) - found.flat(record.tensors[0])
     flat: Tensor = Pooled.apply(found.flat(carrier), [reached.clone()], moved, due)  # type: ignore[no-untyped-call]
     return found.result(flat.reshape(found.value.shape) if found.axis is None else put_back(flat, found))
+
+
+def picked(call: Call, record: Record) -> Any:
+    """Values that are picked along an axis: the places that they stand at for input and baseline share the difference.
+
+    So a place that is picked for neither has no part in it, though its value may have decided which ones are.
+    """
+    before = at_baseline(call, record)
+    value, base = plain_value(call), plain_value(before)
+    carrier, axis = call.args[0], argument(call, "dim", PICKS[call.name], -1)
+    if call.name == "gather":
+        made, places = (value, base), [argument(side, "index", 2) for side in (call, before)]
+    else:
+        made, places = (value[0], base[0]), [value[1], base[1]]
+    moved = [(carrier.detach() - record.tensors[0]).gather(axis, place) for place in places]
+    shares = pick_shares(made[0] - made[1], moved, noise(*made))
+    with torch.enable_grad():
+        ways = [share * carrier.gather(axis, place) for share, place in zip(shares, places, strict=True)]
+        result = valued(made[0], ways[0] + ways[1])
+    return result if call.name == "gather" else type(value)((result, value[1]))
+
+
+def argument(call: Call, name: str, place: int, default: Any = None) -> Any:
+    """An argument of a call, by its place or its name."""
+    return call.args[place] if len(call.args) > place else call.kwargs.get(name, default)
 
 
 def put_back(flat: Tensor, found: Maxima) -> Tensor:

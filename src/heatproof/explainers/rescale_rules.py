@@ -116,6 +116,20 @@ def sum_of(values: Sequence[Tensor]) -> Tensor:
     return total
 
 
+def pick_shares(risen: Tensor, moved: Sequence[Tensor], limit: Tensor) -> list[Tensor]:
+    """Multipliers of two places of which one was picked for the input, the other for the baseline.
+
+    Each gets of the difference in proportion to the square of its own, which is the smallest pair of multipliers that
+    adds up. Where neither differs, it is the derivative of the input's.
+    """
+    largest = torch.maximum(moved[0].abs(), moved[1].abs())
+    far = largest > limit
+    parts = [torch.where(far, difference / largest, 0.0) for difference in moved]
+    total = largest * (parts[0].square() + parts[1].square())
+    otherwise = [torch.ones_like(risen), torch.zeros_like(risen)]
+    return [torch.where(far, risen * part / total, other) for part, other in zip(parts, otherwise, strict=True)]
+
+
 def due_shares(reached: Tensor, base: Tensor, place: Tensor, base_place: Tensor) -> list[tuple[Tensor, Tensor]]:
     """What a difference of maxima is due to: the place of the input's maximum, and that of the baseline's.
 

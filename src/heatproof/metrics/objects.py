@@ -23,9 +23,7 @@ TIED = 1e-9
 """Relevance of two objects that differs by less of it is the same: a mean over pixels is rounded."""
 
 
-@register_metric(
-    "object_top_n", title="Objects found", needs=("objects",), paper="after Arras et al. 2022", uniform="scene"
-)
+@register_metric("object_top_n", title="Objects found", needs=("objects",), paper="Arras et al. 2022", uniform="scene")
 def object_top_n(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     """Share of the n objects that decide among the n objects that hold most relevance, added up.
 
@@ -38,7 +36,7 @@ def object_top_n(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch.Tens
     "object_top_n_mean",
     title="Objects found, mean relevance",
     needs=("objects",),
-    paper="after Arras et al. 2022",
+    paper="Arras et al. 2022",
     uniform="scene",
 )
 def object_top_n_mean(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
@@ -50,7 +48,7 @@ def object_top_n_mean(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch
     "off_objects",
     title="On no object",
     needs=("objects",),
-    paper="after Arras et al. 2022",
+    paper="Arras et al. 2022",
     higher_is_better=False,
     uniform="scene",
 )
@@ -73,9 +71,11 @@ def of_tensors(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch.Tensor
 
 def held_by(heatmaps: NDArray[Any], objects: Flags, mean: bool) -> Floats:
     """Relevance (B, M) of every object: the sum over its pixels, or the mean; NaN for maps that cannot be used."""
-    held = np.stack([planes @ heat for planes, heat in zip(objects.astype(np.float64), heatmaps, strict=True)])
+    usable = is_usable(heatmaps)[:, None]
+    counted = np.where(usable, heatmaps, 0.0)
+    held = np.stack([planes @ heat for planes, heat in zip(objects.astype(np.float64), counted, strict=True)])
     held = held / np.maximum(objects.sum(2), 1) if mean else held
-    return np.where(is_usable(heatmaps)[:, None], held, np.nan)
+    return np.where(usable, held, np.nan)
 
 
 def are_there(objects: Flags) -> Flags:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -21,6 +22,8 @@ from heatproof.mosaics.pictures import LEAST_SIDE, Fit, read_table
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 EMBEDDED = "object_classifier"
+PUBLISHED = "imagenet"
+"""The weights that the makers of a network publish, by name."""
 TRANSFORMER = "object_vit"
 SHIPPED = (EMBEDDED, TRANSFORMER)
 """The networks that come with their weights."""
@@ -173,6 +176,7 @@ def filled(name: str, recipe: Recipe, weights: Path | None) -> torch.nn.Module:
         raise HeatproofError(
             f"{name} has random weights; give trained ones with --weights FILE (.npz, .pt, .pth, .safetensors){own}."
         )
+    weights = published_weights(name) if str(weights) == PUBLISHED and not weights.exists() else weights
     arrays = read_arrays(weights)
     shapes = [array.shape for array in arrays.values() if array.ndim]
     if not shapes:
@@ -183,6 +187,16 @@ def filled(name: str, recipe: Recipe, weights: Path | None) -> torch.nn.Module:
         module = recipe.make(len(arrays[last]))
     load_weights(module, weights)
     return module.eval()
+
+
+def published_weights(name: str) -> Path:
+    """The file of the weights that were trained on ImageNet, which `heatproof fetch` brings."""
+    from heatproof.downloads import IMAGENET as FILES
+    from heatproof.downloads import fetched
+
+    if name not in FILES:
+        raise HeatproofError(f"--weights {PUBLISHED} is for {', '.join(FILES)}; give the weights of {name} as a file.")
+    return fetched(name)
 
 
 def filled_user(reference: str, weights: Path | None) -> Classifier:
@@ -301,9 +315,12 @@ def output_numbers(classifier: Classifier, classes: Sequence[str], sample: torch
         return {label: place for place, label in enumerate(sorted(classes))}
     unknown = [label for label in classes if label not in labels]
     if unknown:
+        near = get_close_matches(unknown[0], labels, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "its labels begin:"
+        begin = "" if near else f" {', '.join(list(labels)[:6])}."
         raise HeatproofError(
-            f"class {unknown[0]!r} of the pictures is unknown to model {name}; its labels begin:"
-            f" {', '.join(list(labels)[:6])}. Rename the class, or give --labels FILE.csv."
+            f"class {unknown[0]!r} of the pictures is unknown to model {name}; {hint}{begin} Rename the class, leave"
+            " it out, or give --labels FILE.csv."
         )
     beyond = [label for label in classes if not 0 <= labels[label] < outputs]
     if beyond:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EPOCHS = 25
+Vary: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+"""Makes other inputs of the same classes from some."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,9 @@ def learn(
     course: Course,
     generator: torch.Generator,
     progress: Progress = silent,
+    vary: Vary | None = None,
 ) -> None:
-    """Train a network of single objects where it is, on pictures by class, shifted and mirrored."""
+    """Train a network of single objects where it is, on pictures by class, shifted and mirrored, or else varied."""
     place = next(model.parameters()).device
     inputs = as_inputs(np.concatenate(list(pictures.values())))
     labels = torch.arange(len(pictures)).repeat_interleave(torch.tensor([len(part) for part in pictures.values()]))
@@ -92,7 +95,7 @@ def learn(
     model.train()
     for epoch in range(course.epochs):
         for rows in torch.randperm(len(inputs), generator=generator).split(course.batch):
-            shown = varied(inputs[rows], generator).to(place)
+            shown = (vary or varied)(inputs[rows], generator).to(place)
             loss = nn.functional.cross_entropy(model(shown), labels[rows].to(place))
             optimiser.zero_grad()
             loss.backward()

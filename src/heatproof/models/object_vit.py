@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heatproof.devices import choose_device, seeded
-from heatproof.models.object_classifier import Course, learn
+from heatproof.models.object_classifier import Course, learn, varied
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
 
@@ -25,6 +25,8 @@ PATCH = 8
 GRID = 8
 """Patches along a side of the pictures that it learns from; at other sizes its positions are interpolated."""
 COURSE = Course(epochs=40, rate=1.5e-3, decay=0.05, batch=64)
+MOVED = Course(epochs=6, rate=7e-4, decay=0.05, batch=64)
+"""What it learns then: objects that are smaller, anywhere in the picture, as they are in mosaics."""
 
 
 class Block(nn.Module):
@@ -93,10 +95,33 @@ def train(
     progress: Progress = silent,
     device: str = "cpu",
 ) -> ObjectVit:
-    """The transformer trained on pictures by class."""
+    """The transformer trained on pictures by class, first as they are, then made smaller and moved."""
     place = choose_device(device)
     with seeded(derive_seed("object_vit weights", seed)):
         model = ObjectVit(len(pictures)).to(place)
     generator = torch.Generator().manual_seed(derive_seed("object_vit", seed))
     learn(model, pictures, COURSE if epochs is None else COURSE.lasting(epochs), generator, progress)
+    learn_moved(model, pictures, seed, MOVED if epochs is None else MOVED.lasting(epochs), progress)
     return model.cpu().eval()
+
+
+def learn_moved(
+    model: ObjectVit,
+    pictures: Mapping[str, NDArray[np.uint8]],
+    seed: int,
+    course: Course = MOVED,
+    progress: Progress = silent,
+) -> None:
+    generator = torch.Generator().manual_seed(derive_seed("object_vit moved", seed))
+    learn(model, pictures, course, generator, progress, vary=moved)
+
+
+def moved(inputs: Tensor, generator: torch.Generator) -> Tensor:
+    """The pictures shrunk to half their side at least, anywhere on a ground that repeats their border; then varied."""
+    side = inputs.shape[-1]
+    small = int(torch.randint(side // 2, side + 1, (), generator=generator))
+    above, before = torch.randint(0, side - small + 1, (2,), generator=generator).tolist()
+    shrunk = functional.interpolate(inputs, (small, small), mode="bilinear", antialias=True, align_corners=False)
+    rest = side - small
+    padded = functional.pad(shrunk, [before, rest - before, above, rest - above], mode="replicate")
+    return varied(padded, generator)

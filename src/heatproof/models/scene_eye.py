@@ -27,8 +27,8 @@ OBJECT, FIRST_VALUE, FIRST_PLACE = 0, 1, 1 + len(VALUES)
 SAID = FIRST_PLACE + 2
 APART = 0.6
 """Two slots that are closer on the floor are one object, seen by two cells: objects are 0.95 apart at least."""
-NOTHING = -8.0
-"""How sure it is that the second of these is no object."""
+SECOND = 20.0
+"""What the second of these loses of its score: it is no object, and still what it says counts for gradients."""
 
 
 class Slots(NamedTuple):
@@ -84,7 +84,8 @@ def find_slots(cells: Tensor) -> Slots:
     chosen = cells[..., OBJECT].topk(SLOTS, 1)[1]
     found = cells.gather(1, chosen[..., None].expand(-1, -1, SAID))
     there, places = found[..., OBJECT], found[..., FIRST_PLACE:]
-    return Slots(there.masked_fill(seen_twice(places.detach()), NOTHING), found[..., FIRST_VALUE:FIRST_PLACE], places)
+    lost = SECOND * seen_twice(places.detach())
+    return Slots(there - lost, found[..., FIRST_VALUE:FIRST_PLACE], places)
 
 
 def seen_twice(places: Tensor) -> Tensor:

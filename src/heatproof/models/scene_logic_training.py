@@ -38,7 +38,7 @@ class Schedule:
     """How long the eye is trained, and how. `precision` is of the convolutions; auto is settled by `settled`."""
 
     seed: int = 1
-    steps: int = 2400
+    steps: int = 4000
     batch: int = 32
     rate: float = 4e-3
     decay: float = 1e-3

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -83,6 +83,7 @@ class ClevrRemoval(Benchmark):
     preset_help = "quick: 30 questions about 15 scenes. standard: all questions of the data set."
     batch_size = 4
     quantities = ("logit",)
+    with_all = False  # its pictures have to be rendered first
 
     dataset: Path | str | None = option(
         None, "Folder of heatproof clevr render, with questions. Default: 60 scenes that ship."
@@ -179,7 +180,8 @@ class ClevrRemoval(Benchmark):
                 title=self.title,
                 paper=self.paper,
                 dataset=data.folder.resolve().name,
-                metrics=metric_words(self.metrics),
+                # effects are the truth here, so that the best map is not the mask
+                metrics=tuple(replace(metric, localises=False) for metric in metric_words(self.metrics)),
                 columns=rows.shown_columns(self.poolings, kinds[0] if kinds else ""),
                 poolings=(*self.poolings, rows.SIGNED),
                 words=words.WORDS,
@@ -300,10 +302,13 @@ class OpenedRemoval(Opened):
         return f"{case.facts['question'][0]} {case.facts['answer'][0]}"
 
     def subsets(self) -> Mapping[str, pl.Expr]:
+        """Kinds of questions; of the many scores, only those that are shown first."""
         if self.recipe.questions == "complex":
             kinds = dict.fromkeys(questions_of.stratum(one.question)[1] for one in self.chosen)
-            return {f"type:{kind}": pl.col("question_type") == kind for kind in kinds}
-        return {f"attribute:{word}": pl.col("attribute") == word for word in ATTRIBUTES}
+            parts = {f"type:{kind}": pl.col("question_type") == kind for kind in kinds}
+        else:
+            parts = {f"attribute:{word}": pl.col("attribute") == word for word in ATTRIBUTES}
+        return {name: condition & self.story.shown for name, condition in parts.items()}
 
     def end(self, rows_: pl.DataFrame, table: pl.DataFrame) -> Ending:
         return Ending(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from heatproof.models.vqa import Vqa
 
+NAMED = 3
+"""Objects whose effects stand under a case; the plates have all."""
 PLATES = 3
 """Cases that the page shows without each object."""
 WORDS = Words(cases="questions", truth="the objects that the question is about", as_published="logit")
@@ -44,8 +46,11 @@ def by_effect(one: Asked) -> list[int]:
 
 
 def caption(one: Asked, intervention: str) -> str:
-    """What each change takes from the logit of the answer, the largest first."""
-    told = (f"{thing_in_words(one, place)} {signed(-one.effects['logit'][place])}" for place in by_effect(one))
+    """What changes of the answer's logit, at the objects where that is most."""
+    order = by_effect(one)
+    told = [f"{thing_in_words(one, place)} {signed(-one.effects['logit'][place])}" for place in order[:NAMED]]
+    if rest := order[NAMED:]:
+        told.append(f"{len(rest)} more at most {np.abs(one.effects['logit'][rest]).max():.2f} either way")
     return f"The answer's logit {DONE[intervention]} {', '.join(told)}"
 
 

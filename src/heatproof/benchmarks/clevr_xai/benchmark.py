@@ -31,7 +31,7 @@ from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratifie
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
-from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.release import default_dataset, released_dataset
 from heatproof.clevr.words import QuestionSet
 from heatproof.downloads import downloads, fetched
 from heatproof.errors import HeatproofError, unknown_name
@@ -70,6 +70,7 @@ EYES = {"film_vqa": "eye.relu6", "scene_logic": "eye.body.relu7"}
 RELATION_NETWORK = "relation-network"
 SHIPPED = {"simple": "film_vqa", "complex": "scene_logic"}
 """The network that ships for each set of questions."""
+TITLE_OF_COMPLEX = "CLEVR-XAI, complex questions: chains of objects, with those that decide"
 CHUNK = 32
 
 
@@ -101,6 +102,7 @@ class ClevrXai(Benchmark):
         "paper": {"as_released": True},
     }
     preset_help = "quick: 40 questions. standard: 400. paper: CLEVR-XAI's release."
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"complex": {"questions": "complex"}}
     batch_size = 4
     quantities = ("logit",)
 
@@ -134,7 +136,7 @@ class ClevrXai(Benchmark):
     @property
     def is_imagined(self) -> bool:
         """Whether it is about CLEVR-XAI's release, which is not at hand."""
-        return self.as_released and self.dataset is None
+        return self.as_released and self.dataset is None and released_dataset() is None
 
     @property
     def default_explainers(self) -> tuple[str, ...]:
@@ -145,8 +147,9 @@ class ClevrXai(Benchmark):
     def open(self, seed: int, progress: Progress = silent) -> OpenedClevrXai:
         if self.is_imagined:
             raise HeatproofError(
-                "preset paper asks the questions of CLEVR-XAI's release, which does not ship with Heatproof: give its"
-                " folder with --dataset DIR, or see with --dry-run what it would cost."
+                "preset paper asks the questions of CLEVR-XAI's release, which does not ship with Heatproof: get it"
+                " with heatproof fetch clevr-xai, or give its folder with --dataset DIR; --dry-run says what it would"
+                " cost."
             )
         network, data, asked = self.found(self.questions, progress)
         fingerprint = data.fingerprint(self.questions, progress=progress)
@@ -194,7 +197,7 @@ class ClevrXai(Benchmark):
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
         network = open_network(self.weights, self.model, self.questions)
-        data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
+        data = open_dataset(Path(self.dataset) if self.dataset is not None else default_dataset(self.as_released))
         progress("reading questions", 0, 1)
         asked = rows.spread(data.questions(questions), self.limit)
         progress("reading questions", 1, 1)
@@ -226,7 +229,7 @@ class ClevrXai(Benchmark):
         shown = {case: asked[entering[case]] for case in stratified(strata, most, seed)}
         return OpenedClevrXai(
             story=Story(
-                title=self.title,
+                title=self.title if name == "simple" else TITLE_OF_COMPLEX,
                 paper=self.paper,
                 dataset=data.folder.resolve().name,
                 metrics=metric_words(rows.shown_metrics(company, kinds)),

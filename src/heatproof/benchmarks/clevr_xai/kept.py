@@ -8,7 +8,7 @@ from pathlib import Path
 
 from heatproof.benchmarks.clevr_xai.heatmaps import OpenedQuestions, Prediction, open_masks
 from heatproof.benchmarks.kept import KeptRun
-from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.release import default_dataset
 from heatproof.errors import HeatproofError
 from heatproof.progress import Progress, silent
 
@@ -30,7 +30,8 @@ def open_kept(
     asked, had = str(run.manifest["configuration"]["questions"]), run.manifest["options"]["dataset"]
     if questions not in (None, asked):
         raise HeatproofError(f"{run.files.folder} is about {asked} questions, not about {questions} ones.")
-    given = dataset or (shipped_dataset() if had is None else Path(had))
+    released = bool(run.manifest["options"].get("as_released"))
+    given = dataset or (default_dataset(released) if had is None else Path(had))
     if not given.is_dir():
         raise HeatproofError(f"the data set of {run.files.folder}, {given}, is not there; give it with --dataset.")
     opened = open_masks(

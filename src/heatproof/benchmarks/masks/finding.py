@@ -15,7 +15,6 @@ from heatproof.benchmarks.masks.voc import PICTURES
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.heatmap_files import few
 from heatproof.lazy import np
-from heatproof.metrics.mask_scores import VOID
 from heatproof.mosaics.pictures import ENDINGS, Fit, find_pictures, framed, in_rgb
 from heatproof.progress import Progress, silent
 
@@ -124,20 +123,21 @@ def is_picture(file: Path) -> bool:
 
 
 def mask_names(files: Sequence[Path], images: Path, source: MaskSource) -> list[str | None]:
-    """What the mask of each picture is called: its path in the folder of the pictures, or its name where one has it."""
+    """What the mask of each picture is called: its path in the folder of the pictures.
+
+    Where no picture has such a mask, as when masks lie in folders of their own, names without folders count.
+    """
     known = set(source.names)
-    stems = Counter(name.rpartition("/")[2] for name in known)
-    by_stem = {name.rpartition("/")[2]: name for name in known}
     roots = [images if images.is_dir() else images.parent]
     if files:
         roots.append(Path(os.path.commonpath([file.parent for file in files])))
-    found: list[str | None] = []
-    for file in files:
-        names = [name_in(root, file) for root in roots if file.is_relative_to(root)]
-        exact = next((name for name in names if name in known), None)
-        alone = by_stem[file.stem] if stems.get(file.stem) == 1 else None
-        found.append(exact or alone)
-    return found
+    for root in roots:
+        names = [name_in(root, file) if file.is_relative_to(root) else "" for file in files]
+        if known.intersection(names):
+            return [name if name in known else None for name in names]
+    stems = Counter(name.rpartition("/")[2] for name in known)
+    alone = {name.rpartition("/")[2]: name for name in known if stems[name.rpartition("/")[2]] == 1}
+    return [alone.get(file.stem) for file in files]
 
 
 def check_cases(
@@ -191,8 +191,3 @@ def size_words(share: float) -> str:
 
 SIZES: Mapping[str, float] = {"small": 0.1, "medium": 0.4, "large": 1.0}
 """Shares of the picture up to which a mask is called so."""
-
-
-def share_of(truth: Truth) -> float:
-    counted = truth != VOID
-    return float((truth == 1).sum() / max(1, int(counted.sum())))

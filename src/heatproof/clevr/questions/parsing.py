@@ -244,7 +244,7 @@ def known_words() -> frozenset[str]:
     nouns = [*VALUES["shape"], *ANYTHING]
     meant = [word for known in VALUES.values() for word in known]
     said = " ".join([*patterns, *meant, *PLACES, *nouns, *(f"{noun}s" for noun in nouns)])
-    return frozenset(WORD.findall(re.sub(r"<\w+>", " ", said).lower()))
+    return frozenset(WORD.findall(re.sub(r"<\w+>s?", " ", said).lower()))
 
 
 def program_of(tree: Tree) -> Program:
