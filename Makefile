@@ -8,7 +8,7 @@ PROCESSORS := host avx2 sse
 NUMERIC := tests/benchmarks tests/clevr tests/explainers tests/focus tests/metrics tests/models tests/results \
            tests/test_exact.py tests/test_mnist1d.py tests/test_pooling.py
 
-.PHONY: run test test-slow test-processors test-pythons reproducibility papers facts package docs zoo lint format bench clean
+.PHONY: run test test-slow test-processors test-pythons reproducibility papers facts package docs zoo chaos lint format bench clean
 
 run: .venv/run  ## all three benchmarks on networks that ship, and one page over them: runs/report.html
 	$(BIN)/heatproof run svea --preset standard
@@ -45,9 +45,9 @@ papers: .venv/dev  ## every line of the three papers that what ships can show: p
 	$(BIN)/python -m papers
 
 facts: .venv/dev  ## what is measured of every explainer, for its fact sheet; with how it does in three quick runs
-	for name in svea focus clevr-xai; do \
-	  $(BIN)/heatproof run $$name --preset quick --out runs/facts-$$name --explainers "$$($(BIN)/python -m facts names)" || true; \
-	done
+	$(BIN)/heatproof run svea --preset quick --target logit --out runs/facts-svea --explainers "$$($(BIN)/python -m facts names)" || true
+	$(BIN)/heatproof run focus --preset quick --out runs/facts-focus
+	$(BIN)/heatproof run clevr-xai --preset quick --out runs/facts-clevr-xai
 	$(BIN)/python -m facts --runs runs/facts-svea runs/facts-focus runs/facts-clevr-xai
 
 package: .venv/dev  ## sdist and wheel in dist/, the wheel tried in an empty environment, far from the repository
@@ -63,11 +63,15 @@ docs: .venv/dev  ## the documentation as a site, strictly and without network: b
 zoo: .venv/dev  ## every method on every network: the matrix of docs/explainers/networks.md
 	PYTHONPATH=tests $(BIN)/python -m zoo
 
-lint: .venv/dev  ## formatting, style, types, and who may import whom
+chaos: .venv/dev  ## harm done on purpose (kills, faults, damage, bad input, two owners): the tables of docs/reliability.md
+	$(BIN)/python -m chaos $(CHAOS)
+
+lint: .venv/dev  ## formatting, style, types, who may import whom, and what is known to be risky
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src
 
 format: .venv/dev
 	$(BIN)/ruff format

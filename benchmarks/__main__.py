@@ -25,6 +25,7 @@ EVERY = {
     "clevr-ground-truth": "clevr_ground_truth",
     "clevr-xai-scores": "clevr_xai_scores",
     "clevr-xai-pipeline": "clevr_xai_pipeline",
+    "masks": "mask_scores",
     "many-cases": "many_cases",
     "simulation": "simulation",
 }

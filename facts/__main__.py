@@ -32,7 +32,7 @@ CASES = {"svea": 20, "focus": 3, "clevr-xai": 3}
 """Cases of each benchmark's shipped network that axioms are measured on."""
 MOST_PASSES = {"svea": 10**6, "focus": 150, "clevr-xai": 150}
 """Methods that ask more often per case are not measured there."""
-OTHERS = ("randomised", "noised")
+OTHERS = ("randomised", "other_question", "noised")
 """Explainers that are made of another one."""
 
 

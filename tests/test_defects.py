@@ -26,7 +26,7 @@ from heatproof.clevr.pictures import read_picture
 from heatproof.clevr.rendering.dataset import claim
 from heatproof.cli import main
 from heatproof.errors import HeatproofError
-from heatproof.heatmap_files import open_heatmaps
+from heatproof.heatmap_files import open_heatmaps, open_ordered
 from heatproof.models.classifiers import read_labels
 from heatproof.models.weights import load_weights
 from heatproof.models.weights import read_arrays as read_weights
@@ -99,6 +99,19 @@ def test_many_tiles_of_few_pictures_are_dealt_in_no_time(pictures):
     files = [file for mosaic in drawn for file in mosaic.files]
     counts = {file: files.count(file) for file in set(files)}
     assert max(counts.values()) <= 1.1 * min(counts.values())
+
+
+def test_a_line_with_more_cells_than_the_heading(tmp_path):
+    (tmp_path / "labels.csv").write_text("label,index\ncat,0\ndog,1,2\n")
+    with pytest.raises(HeatproofError, match="line 3 has more cells than there are columns"):
+        read_labels(tmp_path / "labels.csv")
+
+
+@pytest.mark.parametrize("name", ["m.npz", "m.npy"])
+def test_an_empty_file_for_arrays(name, tmp_path):
+    (tmp_path / name).touch()
+    with pytest.raises(HeatproofError, match="is damaged or no"):
+        open_ordered(tmp_path / name, {"all": ["0"]})
 
 
 # Weights

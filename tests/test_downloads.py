@@ -210,7 +210,7 @@ def test_the_first_digits_of_a_hash_are_enough_to_refuse_another_file(server, wa
 
 
 def test_weights_by_name(server, monkeypatch, tmp_path):
-    """A real AlexNet with random weights, served as torchvision's file is; without it, one sentence."""
+    """A real ResNet-18 with random weights, served as torchvision's file is; without it, one sentence."""
     with pytest.raises(HeatproofError, match=r"not downloaded yet; run: heatproof fetch alexnet .*--weights FILE"):
         load_classifier("alexnet", Path("imagenet"))
     with pytest.raises(HeatproofError, match="--weights imagenet is for alexnet, vgg16, resnet18"):

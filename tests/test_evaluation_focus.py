@@ -13,6 +13,7 @@ import heatproof
 from heatproof.api import evaluate
 from heatproof.benchmarks.focus import Focus
 from heatproof.errors import HeatproofError
+from heatproof.metrics.mask_scores import SIGNED
 from heatproof.mosaics.mosaics import read_mosaics, write_mosaics
 from no_torch import call_without_torch
 from own_lines import own
@@ -61,7 +62,7 @@ def test_round_trip_without_torch(kept, mosaics, tmp_path):
         own(found.scores()).filter(wanted).select(columns).sort(AXES)
         for found in (kept, heatproof.load_run(tmp_path / "r"))
     )
-    assert set(ours["metric"]) == {"focus", "focus_best", "share_0", "share_1", "share_2", "share_3"}
+    assert set(ours["metric"]) == {"focus", "focus_best", "share_0", "share_1", "share_2", "share_3", *SIGNED}
     assert_frame_equal(ours, theirs)
     assert heatproof.load_run(tmp_path / "r").manifest["cases"] == kept.manifest["cases"], (
         "so that they can be compared"

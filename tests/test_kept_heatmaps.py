@@ -105,8 +105,9 @@ def test_heatmaps_may_lie_elsewhere(run, world, tmp_path):
     ):
         evaluate(copy, out=tmp_path / "a")
     again = evaluate(copy, dataset=world, out=tmp_path / "a")
-    expected = scores_of(run).filter(pl.col("explainer") == "gradient").sort("case", *SCORED[4:])
-    found = own(again.scores()).sort("case", *SCORED[4:])
+    own_truth = ~pl.col("metric").str.contains("selectivity")  # other questions are drawn by the seed of the run
+    expected = scores_of(run).filter(own_truth, explainer="gradient").sort("case", *SCORED[4:])
+    found = own(again.scores()).filter(own_truth).sort("case", *SCORED[4:])
     assert found["value"].equals(expected["value"])
     with pytest.raises(HeatproofError, match="is about simple questions: give --questions simple"):
         evaluate(copy, dataset=world, out=tmp_path / "b", questions="complex")

@@ -21,7 +21,7 @@ def require_whole(name: str, value: object, least: int, most: int | None = None)
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> HeatproofError:
     """An error for a name that does not exist, with the nearest ones that do."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    near = get_close_matches(str(name), known, n=3, cutoff=0.5)
     if near:
         hint = "Did you mean " + " or ".join(repr(n) for n in near) + "?"
     else:

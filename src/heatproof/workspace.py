@@ -67,8 +67,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         write(temporary)
 
 
-def sweep(folder: Path) -> None:
-    """Remove temporary files and folders of processes that are gone, here and below."""
+def sweep(folder: Path, below: bool = True) -> None:
+    """Remove temporary files and folders of processes that are gone, in the folder and in those below it."""
     for place, folders, files in os.walk(folder):
         for name in [*folders, *files]:
             if (found := PART.fullmatch(name)) and not is_alive(int(found[1])):
@@ -77,6 +77,8 @@ def sweep(folder: Path) -> None:
                 else:
                     with suppress(OSError):
                         Path(place, name).unlink()
+        if not below:
+            return
 
 
 def is_alive(process: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -16,6 +17,7 @@ from heatproof.clevr.answers import in_words
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
 from heatproof.metrics.heatmap_scores import REASONS
+from heatproof.metrics.mask_scores import SIGNED
 from heatproof.models.relation_network import RelationNetwork
 from heatproof.story import Column
 from small_vqa import ANSWERS, Net, make_vqa
@@ -37,12 +39,26 @@ def run(world, tmp_path_factory) -> heatproof.Run:
 
 
 def test_every_pooling_ground_truth_and_metric_is_scored(run):
-    table = run.leaderboard().filter(pl.col("subset") == "all")
+    every = run.leaderboard().filter(pl.col("subset") == "all")
+    table = every.filter(pl.col("pooling") != "")
     assert table["pooling"].n_unique() == 10
     assert set(table["ground_truth"]) == {"single_object", "all_objects"}
-    assert set(table["metric"]) == {"mass_accuracy", "rank_accuracy"}
-    assert len(table) == 4 * 10 * 2 * 2
+    assert set(table["metric"]) == {*rows.SCORES, *rows.FURTHER}
+    published = table.filter(pl.col("metric").is_in(rows.SCORES))
+    assert len(published) == 4 * 10 * 2 * 2
+    further = table.filter(~pl.col("metric").is_in(rows.SCORES))
+    assert len(further) == 4 * len(rows.FURTHER)  # each against one truth, under the pooling that it is shown in
     assert set(table["target"]) == {"logit", ""}
+    signed = every.filter(pl.col("pooling") == "")
+    assert set(signed["metric"]) == set(SIGNED)
+    assert len(signed) == 4 * 2 * len(SIGNED)
+
+
+def test_attribution_precision_is_mass_accuracy_of_the_positive_part(run):
+    scores = run.scores().filter(pl.col("ground_truth") == "single_object")
+    mass = scores.filter(metric="mass_accuracy", pooling="sum_pos").sort("explainer", "case")["value"]
+    precision = scores.filter(metric="attribution_precision").sort("explainer", "case")["value"]
+    np.testing.assert_allclose(precision, mass, rtol=1e-9)
 
 
 def test_the_oracle_scores_one_and_noise_the_share_of_the_mask(run):

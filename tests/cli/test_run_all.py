@@ -16,7 +16,7 @@ def test_it_ends_with_the_answer_and_one_page(tmp_path):
     lines = result.output.splitlines()
     assert lines[-1] == f"page   {tmp_path / REPORT}"
     last = lines[lines.index("CLEVR-XAI") :]
-    for name in ("svea-quick", "focus-quick", "clevr-xai-quick", "clevr-xai-complex-quick"):
+    for name in ("svea-quick", "focus-quick", "clevr-xai-quick", "clevr-xai-complex-quick", "masks-quick"):
         for sentence in heatproof.load_run(tmp_path / name).verdict.sentences:
             assert f"  {sentence}" in last
     assert "Across runs" in last

@@ -35,6 +35,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "svea": SMALL,
     "focus": {"preset": "quick", "limit": 2, "randomise": "all", "explainers": FOCUS},
     "clevr-xai": {"preset": "quick", "limit": 4},
+    "masks": {"preset": "quick", "limit": 2, "explainers": FOCUS},
 }
 """A small run of each benchmark, with its own explainers; LIME asks a thousand times unless told otherwise."""
 

@@ -410,7 +410,7 @@ def test_default_label_is_the_name(name: str) -> None:
     """Without parameters the label is the public name (but for one named after another), and it finds the class."""
     explainer = explainers[name]()
     assert explainer.name == name
-    assert explainer.label == (f"{name}:gradient" if name in ("noised", "randomised") else name)
+    assert explainer.label == (f"{name}:gradient" if name in ("noised", "other_question", "randomised") else name)
     assert make_explainer(name) == make_explainer(explainer.label) == explainer
 
 
@@ -459,7 +459,14 @@ def test_layer_without_extent_is_refused(picture_net: Net, name: str) -> None:
         make(name)(flat, picture_net.batch, CaseRandom(0, name))
 
 
-@every_score
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, cls in explainers.items()
+        if issubclass(cls, ScoreExplainer) and cls.family != "attention" and name != "other_question"
+    ],  # which explains another class than the target
+)
 @pytest.mark.parametrize("target", [-1, 4])
 def test_target_out_of_range_is_refused(picture_net: Net, name: str, target: int) -> None:
     """The message says how many classes there are and what was asked."""

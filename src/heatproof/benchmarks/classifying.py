@@ -79,18 +79,19 @@ class ClassifierOptions:
 
 def predicted_logits(
     module: torch.nn.Module,
-    inputs: Callable[[int, int], torch.Tensor],
+    inputs: Callable[[int, int], torch.Tensor | tuple[torch.Tensor, ...]],
     count: int,
     at_once: int,
     progress: Progress,
 ) -> torch.Tensor:
-    """The logits of all pictures; `inputs(start, end)` gives some of them."""
+    """The logits of all pictures; `inputs(start, end)` gives some of them, maybe with what else the module takes."""
     from heatproof.explainers.wrapped import reached
 
     found, module = [], reached(module)
     with torch.no_grad(), untouched(module):
         for start in range(0, count, at_once):
             progress("predicting", start, count)
-            found.append(module(inputs(start, min(start + at_once, count))))
+            given = inputs(start, min(start + at_once, count))
+            found.append(module(*given) if isinstance(given, tuple) else module(given))
     progress("predicting", count, count)
     return torch.cat(found)

@@ -7,9 +7,9 @@ Focus is the share of the positive relevance that lies on the target's pictures:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from heatproof.benchmarks.base import (
     Benchmark,
@@ -22,8 +22,9 @@ from heatproof.benchmarks.base import (
     require_limit,
     score_rows,
 )
-from heatproof.benchmarks.classifying import ClassifierOptions, predicted_logits
+from heatproof.benchmarks.classifying import ClassifierOptions
 from heatproof.benchmarks.focus_alone import Alone, accuracy_alone
+from heatproof.benchmarks.focus_grids import NOTES, PAPERS, TITLES, TRUTHS
 from heatproof.benchmarks.focus_heatmaps import (
     COLUMNS,
     FACTS,
@@ -33,6 +34,7 @@ from heatproof.benchmarks.focus_heatmaps import (
     focus_scores,
     under_poolings,
 )
+from heatproof.benchmarks.focus_seen import Seen
 from heatproof.benchmarks.references import read_reference
 from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
@@ -41,8 +43,10 @@ from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.lazy import np, pl, torch
 from heatproof.metrics.localisation import grid_mask
 from heatproof.models.classifiers import SHIPPED, TRANSFORMER
-from heatproof.models.sizes import Sizes, sized
+from heatproof.models.sizes import sized
+from heatproof.models.versions import Versions
 from heatproof.mosaics.datasets import DATASETS, Dataset, held_out_pictures, with_paper_count
+from heatproof.mosaics.grids import ONE_CELL, Setting, cases_of, cells_of, draw_grids
 from heatproof.mosaics.mosaics import Mosaic, MosaicSettings, assemble, check_files, draw_mosaics, read_mosaics
 from heatproof.mosaics.pictures import Fit, find_pictures
 from heatproof.pooling import poolings
@@ -51,7 +55,6 @@ from heatproof.story import Story, Words
 
 if TYPE_CHECKING:
     from heatproof.models.classifiers import Classifier
-    from heatproof.models.versions import Versions
 
 MOST_SIDE = 4096
 """Pixels along a side of a tile."""
@@ -69,6 +72,8 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
     heatproof run focus --preset quick
 
     heatproof run focus --images photos --model my_net.py:build --labels labels.csv
+
+    heatproof run focus --setting difull --grid 2
     """
 
     title = "Focus: relevance in mosaics"
@@ -96,6 +101,14 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
     tile: int | None = option(None, "Side of a tile in pixels. Default: the model's, or 224.")
     fit: Fit | None = option(None, "How a picture becomes a tile: crop (original), squash or centre.")
     limit: int | None = option(None, "Use this many mosaics only, of all classes evenly.")
+    setting: Setting = option(
+        "focus",
+        "focus (two tiles of the target class), grid (GridPG: distinct classes, each explained), difull or dipart (the"
+        " head sees one cell only, so relevance elsewhere is wrong).",
+    )
+    cut: str | None = option(
+        None, "difull and dipart: the module behind which the head begins. Default: the last that returns maps."
+    )
     paper_row: str | None = option(
         None, "What is explained is this row of the paper's table, such as imagenet/vgg16: show its numbers."
     )
@@ -136,6 +149,12 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
             require_whole("tile", self.tile, 16, MOST_SIDE)
         require_limit(self.limit)
         self.check_classifier(self.fit)
+        if self.setting not in get_args(Setting):
+            raise unknown_name("setting", self.setting, get_args(Setting))
+        if self.cut is not None and self.setting not in ONE_CELL:
+            raise HeatproofError(f"cut says where the head begins in difull and dipart; setting is {self.setting}.")
+        if self.setting != "focus" and (self.layout != "random" or self.targets != 2 or self.paper_row is not None):
+            raise HeatproofError("layout, targets and paper_row are of setting focus; leave them out.")
         self.published()
 
     def shape(self, classifier: Classifier | None = None) -> tuple[int, Fit]:
@@ -155,7 +174,10 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
                 pictures = find_pictures(place, self.subset)
             else:
                 pictures = held_out_pictures(self.dataset, place, self.subset)
-            found, classes = draw_mosaics(pictures, self, seed), sorted(pictures.classes)
+            draw = draw_mosaics if self.setting == "focus" else draw_grids
+            found, classes = draw(pictures, self, seed), sorted(pictures.classes)
+        if self.setting != "focus":
+            found = cases_of(self.setting, found, self.only)
         if self.limit is not None and self.limit < len(found):  # evenly, so that every class has its share
             found = [found[i * len(found) // self.limit] for i in range(self.limit)]
         return found, classes
@@ -177,6 +199,9 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
         side = sizes.tile
         sample = classifier.inputs(np.stack([assemble(mosaic, side, fit) for mosaic in drawn[:2]]))
         classifier, outputs, versions = self.ready(classifier, sample, classes, seed)
+        if self.setting in ONE_CELL:
+            classifier = replace(classifier, module=self.with_one_cell(classifier, drawn[0].grid, sample))
+            versions = Versions(classifier.name, classifier.module, self.randomise, self.draws, seed, sample[:1])
         per_chunk = max(1, CHUNK_VALUES // (3 * (drawn[0].grid * side) ** 2))
         seen = Seen(drawn, classifier, outputs, sizes, fit)
         logits = torch.zeros(len(drawn), 1 + max(outputs.values()))
@@ -193,13 +218,13 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
         weights_of = fingerprint(classifier.module)
         return OpenedFocus(
             story=Story(
-                title=self.title,
-                paper=self.paper,
+                title=TITLES.get(self.setting, self.title),
+                paper=PAPERS.get(self.setting, self.paper),
                 dataset="mosaics",
                 metrics=metric_words(self.metrics),
                 columns=COLUMNS,
                 poolings=("paper", *poolings),
-                words=Words(cases="mosaics", truth="the tiles of the target class", as_published="logit"),
+                words=Words(cases="mosaics", truth=TRUTHS.get(self.setting, TRUTHS["focus"]), as_published="logit"),
                 examples={case: targets[case] for case in stratified(strata, pictures_shown(size, size), seed)},
                 facts=FACTS,
                 figures={} if alone is None else alone.figures,
@@ -216,10 +241,12 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
                 "mean": [float(value) for value in classifier.mean],
                 "std": [float(value) for value in classifier.std],
                 "outputs": outputs,
+                **({} if self.setting == "focus" else {"setting": self.setting, "cut": self.cut}),
+                **({} if self.design == "random" else {"design": self.design}),
             },
             fingerprint=pictures,
             models=dict.fromkeys(versions.names, weights_of),
-            counts={"": len(drawn)},
+            counts=cells_of(drawn),
             per_chunk=per_chunk,
             sample=pictures_kept(size, size),
             recipe=self,
@@ -228,6 +255,11 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
             predicted=predicted,
             alone=alone,
         )
+
+    def with_one_cell(self, classifier: Classifier, grid: int, sample: torch.Tensor) -> torch.nn.Module:
+        from heatproof.models.one_cell import one_cell
+
+        return one_cell(classifier.name, classifier.module, grid, sample, self.setting == "difull", self.cut)
 
     def published(self) -> pl.DataFrame:
         """Table 1 of the paper: one row of it, or the mean over its rows. Its LIME explains the probability."""
@@ -241,33 +273,6 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
         return pl.concat([means, means.filter(target="probability").with_columns(target=pl.lit("logit"))])
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Mosaics as a classifier sees them."""
-
-    drawn: Sequence[Mosaic]
-    classifier: Classifier
-    outputs: Mapping[str, int]
-    sizes: Sizes
-    fit: Fit
-
-    @property
-    def side(self) -> int:
-        """Of a tile."""
-        return self.sizes.tile
-
-    def inputs(self, mosaics: Sequence[Mosaic]) -> torch.Tensor:
-        return self.classifier.inputs(np.stack([assemble(mosaic, self.side, self.fit) for mosaic in mosaics]))
-
-    def predict(self, module: torch.nn.Module, at_once: int, progress: Progress) -> torch.Tensor:
-        """The logits of all mosaics."""
-
-        def inputs(start: int, end: int) -> torch.Tensor:
-            return self.inputs(self.drawn[start:end])
-
-        return predicted_logits(module, inputs, len(self.drawn), at_once, progress)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpenedFocus(Opened):
     """Mosaics, the classifier, and what it makes of them."""
@@ -279,11 +284,18 @@ class OpenedFocus(Opened):
     alone: Alone | None
 
     def chunks_with(self, cases: Collection[str]) -> Sequence[Chunk]:
-        places = {place // self.per_chunk for place, mosaic in enumerate(self.seen.drawn) if mosaic.name in cases}
-        return [chunk for place, chunk in enumerate(super().chunks_with(cases)) if place in places]
+        names = [mosaic.name for mosaic in self.seen.drawn]
+        return [chunk for chunk in super().chunks_with(cases) if not set(cases).isdisjoint(names[self.rows(chunk)])]
+
+    def rows(self, chunk: Chunk) -> slice:
+        """Where the mosaics of a chunk are among all."""
+        part, _, number = chunk.name.rpartition("-")
+        parts = list(self.counts)
+        start = sum(self.counts[before] for before in parts[: parts.index(part)]) + int(number)
+        return slice(start, start + chunk.cases)
 
     def load(self, chunk: Chunk) -> Batch:
-        rows = slice(int(chunk.name), int(chunk.name) + chunk.cases)
+        rows = self.rows(chunk)
         mosaics = self.seen.drawn[rows]
         target = torch.tensor([self.seen.outputs[mosaic.target] for mosaic in mosaics])
         logits = self.predicted[chunk.model][rows]
@@ -291,6 +303,7 @@ class OpenedFocus(Opened):
         tiles = torch.tensor([mosaic.targets for mosaic in mosaics])
         return Batch(
             inputs=inputs,
+            context=self.seen.cells(mosaics),
             target=target,
             ids=tuple(mosaic.name for mosaic in mosaics),
             masks={TRUTH: grid_mask((inputs.shape[2], inputs.shape[3]), grid, tiles)},
@@ -300,6 +313,7 @@ class OpenedFocus(Opened):
                 "names_target": (logits.argmax(1) == target).tolist(),
                 "probability": logits.softmax(1).gather(1, target[:, None])[:, 0].tolist(),
                 **{f"label_{i}": [mosaic.labels[i] for mosaic in mosaics] for i in range(grid**2)},
+                **{f"picture_{i}": [str(mosaic.files[i]) for mosaic in mosaics] for i in range(grid**2)},
             },
             black=self.seen.classifier.black,
         )
@@ -311,7 +325,10 @@ class OpenedFocus(Opened):
         """Focus, the mass accuracy with the target's tiles as mask, and the share of each single tile."""
         truth = batch.masks[TRUTH].cpu().numpy()
         scores = focus_scores(relevance.cpu().numpy(), truth, self.seen.drawn[0].grid)
-        return score_rows(batch, {key: torch.from_numpy(scored.values) for key, scored in scores.items()})
+        values = {key: torch.from_numpy(scored.values) for key, scored in scores.items()}
+        if self.recipe.setting == "focus":
+            return score_rows(batch, values)
+        return score_rows(batch, values, uniform={"focus": batch.masks[TRUTH].double().mean((1, 2))})
 
     def remembers(self) -> pl.Expr:
         return pl.col("metric") == "focus"
@@ -329,6 +346,8 @@ class OpenedFocus(Opened):
         named = (
             "" if self.alone is None else f" The model names {self.alone.accuracy:.1%} of the single pictures right."
         )
+        if self.recipe.setting != "focus":
+            return Ending([f"{NOTES[self.recipe.setting]}{named}"])
         row = self.recipe.paper_row
         whose = "the mean over its twelve networks" if row is None else f"its row {row}"
         return Ending(
@@ -348,4 +367,6 @@ class OpenedFocus(Opened):
         return self.seen.classifier.pictures(inputs)
 
     def reference(self) -> Reference:
+        if self.recipe.setting != "focus":
+            return Reference()
         return Reference(self.recipe.published(), is_about_this=self.recipe.paper_row is not None)

@@ -16,6 +16,7 @@ from heatproof.errors import HeatproofError
 from heatproof.heatmap_files import Heatmaps, few, open_ordered
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps, tile_masks
+from heatproof.metrics.mask_scores import SIGNED, score_signed
 from heatproof.metrics.uniform import uniform_column
 from heatproof.mosaics.mosaics import Mosaic, assemble, check_files, read_mosaics
 from heatproof.mosaics.published import PAPER_POOLING, USUAL_POOLING, under_paper_pooling
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 MODEL = "elsewhere"
 TRUTH = "target_quadrants"
-METRICS = ("focus", "focus_best")
+METRICS = ("focus", "focus_best", *SIGNED)
 CHUNK_VALUES = 2**23
 """Values of heatmaps in a chunk: about 64 MB."""
 FACTS = (
@@ -186,7 +187,8 @@ class Scored:
 def focus_scores(relevance: NDArray[Any], truth: NDArray[np.bool_], grid: int) -> Mapping[tuple[str, str, str], Scored]:
     """Focus of relevance (B, C, H, W), the mass accuracy with the target's tiles as mask, and the share of each tile.
 
-    By metric, ground truth and pooling; shares only for the poolings of the paper.
+    By metric, ground truth and pooling; shares only for the poolings of the paper. Scores that look at signs are of the
+    summed channels, without a pooling.
     """
     tiles = tile_masks((truth.shape[1], truth.shape[2]), grid, np.eye(grid**2, dtype=np.bool_))
     masks = {TRUTH: truth}
@@ -198,6 +200,8 @@ def focus_scores(relevance: NDArray[Any], truth: NDArray[np.bool_], grid: int) -
         found["focus", TRUTH, pooling] = scored[0]
         if pooling in (USUAL_POOLING, *PAPER_POOLING.values()):
             found |= {(f"share_{i}", "", pooling): share for i, share in enumerate(scored[1:])}
+    signed = score_signed(relevance, truth.astype(np.uint8))
+    found |= {(metric, TRUTH, ""): Scored(signed.values[metric], signed.state[metric]) for metric in SIGNED}
     return found
 
 

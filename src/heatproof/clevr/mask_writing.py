@@ -83,7 +83,7 @@ def writer(
     folder: Path, settings: MaskSettings, question_index: Sequence[int], layout: str
 ) -> AbstractContextManager[Put]:
     """A block that is given a function to put masks with; they appear, whole, when it ends without an error."""
-    sweep(folder)
+    sweep(folder, below=False)
     write = packed_writer if layout == "packed" else release_writer
     return write(folder, settings, question_index)
 

@@ -204,10 +204,31 @@ def bias(
     if found.page is not None:
         say(f"for an expert {found.page}")
     show_test(found, explainer, below)
+    show_pictures(found)
     if found.without_pictures:
         say(f"without pictures: {found.without_pictures}", err=True)
     say(f"tables {', '.join(str(found.folder / f'{name}.csv') for name in ('classes', 'partners', 'pairs'))}")
     say(f"matrix {found.folder / 'matrix.svg'}\npage   {run / REPORT}")
+
+
+def show_pictures(found: Findings) -> None:
+    """Which single pictures and groups draw relevance for a class that is not theirs."""
+    from heatproof.experiments.bias_pictures import group_words, named_first, reach
+
+    if found.drawn is None:
+        say("pictures: this run does not say which picture lies in which tile; run it again for that")
+        return
+    groups, named = found.drawn.groups.filter("found"), named_first(found.drawn).filter("named")
+    if named.is_empty():
+        say(f"pictures: none is named. {reach(found.drawn)}")
+        return
+    say(f"pictures: {len(named)} draw surely more than their class, in {len(groups)} groups")
+    for row in groups.head(LISTED).iter_rows(named=True):
+        say(f"  {group_words(row)}")
+    for row in named.head(LISTED).iter_rows(named=True):
+        share = f"{100 * row['draw']:.0f} % of the relevance for {row['target_class']}"
+        say(f"  {Path(row['picture']).name:<30} {share} ({row['other_class']}, {row['mosaics']} mosaics)")
+    say(f"tables {found.folder / 'pictures.csv'}, {found.folder / 'groups.csv'}")
 
 
 def show_means(title: str, means: pl.DataFrame) -> None:
@@ -300,6 +321,41 @@ def planted_bias(
     for line in (*map(row_line, rows), *rates(rows)):
         say(line)
     say(f"table  {out / 'planted-bias.csv'}")
+
+
+@app.command("planted-photos")
+def planted_photos(
+    images: Annotated[Path, typer.Option(metavar="DIR", help="Photographs of two classes, a folder per class.")],
+    weights: Annotated[Path, typer.Option(metavar="FILE", help="Convolutions of the network (features.*).")],
+    model: Annotated[str, typer.Option(help="Whose convolutions: alexnet or vgg16.")] = "alexnet",
+    cues: Annotated[str, typer.Option(help="What is planted: square, frame, grey, with commas.")] = "square,frame,grey",
+    carried: Annotated[str, typer.Option(help="Parts of the second class that carry the cue.")] = "1,0.5,0.2",
+    seeds: Annotated[int, typer.Option(help="Seeds 0, 1, ...: each its own split, cues and mosaics.")] = 1,
+    fair_seeds: Annotated[int | None, typer.Option(help="Seeds of fair twins. Default: as many.")] = None,
+    judged: Annotated[int, typer.Option(help="Held-out pictures of each class.")] = 60,
+    tile: Annotated[int, typer.Option(min=64, help="Side of a picture in pixels.")] = 224,
+    out: Out = Path("runs/focus-planted-photos"),
+) -> None:
+    """The bias finder on photographs with cues that were planted, and on fair twins: a table of what it names.
+
+    Example: heatproof focus planted-photos --images dogs_vs_cats --weights alexnet_features.pt
+    """
+    from heatproof.cli.bars import bars
+    from heatproof.errors import HeatproofError
+    from heatproof.experiments.planted_photos import row_line, validate
+
+    try:
+        parts = [float(word) for word in carried.split(",")]
+    except ValueError as problem:
+        raise HeatproofError(f"--carried must be numbers with commas between, got {carried!r}.") from problem
+    with bars() as progress:
+        rows = validate(
+            images, model, weights, out, cues=[cue.strip() for cue in cues.split(",")], carried=parts, seeds=seeds,
+            fair_seeds=fair_seeds, judged=judged, side=tile, progress=progress,
+        )  # fmt: skip
+    for row in rows:
+        say(row_line(row))
+    say(f"table  {out / 'planted-photos.csv'}")
 
 
 def finish(table: pl.DataFrame, path: Path, figures: Sequence[Path], page: Path | None) -> None:

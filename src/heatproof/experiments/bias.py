@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
 
 from heatproof.errors import HeatproofError, require_whole
+from heatproof.experiments.bias_pictures import (
+    blocks,
+    cases_to_show,
+    drawing_pictures,
+    write_crops,
+    write_tables,
+)
 from heatproof.experiments.bias_words import lowest_panel, reach_words, section, sheet
 from heatproof.experiments.figures import pair_matrix
 from heatproof.experiments.focus import write_text
@@ -37,6 +44,7 @@ from heatproof.results.bias import (
     tile_shares,
     worst_mosaics,
 )
+from heatproof.results.bias_pictures import Drawn, tile_draws
 from heatproof.results.bias_reach import Reach, reach_of
 from heatproof.workspace import write_whole
 
@@ -61,6 +69,7 @@ class Findings:
     without_pictures   why, then
     follows_class      whether Focus over all classes is surely above chance, so that heatmaps can be trusted in this
     reach, reached     how many pairs were tested and what could have been seen, in numbers and in words
+    drawn              which single pictures and groups draw relevance; None where the run does not say what lies where
     """
 
     classes: pl.DataFrame
@@ -75,6 +84,7 @@ class Findings:
     follows_class: bool
     reach: Reach
     reached: str
+    drawn: Drawn | None = None
 
 
 def write_bias(
@@ -91,9 +101,10 @@ def write_bias(
 ) -> Findings:
     """What the model confuses, by the heatmaps of a run: tables and pictures in its folder, and on its page.
 
-    sections/EXPLAINER/ holds classes.csv, partners.csv, pairs.csv, matrix.svg, worst.csv with the worst mosaics of the
-    found pairs, their pictures, bias.json with the settings, and section.json for the page. TARGET-beside-PARTNER/ in
-    it holds the page for an expert, its pictures, and mosaics.csv; those of other pairs stay.
+    sections/EXPLAINER/ holds classes.csv, partners.csv, pairs.csv, matrix.svg, pictures.csv and groups.csv with what
+    single pictures draw, worst.csv with the worst mosaics of the found pairs, their pictures, bias.json with the
+    settings, and section.json for the page. TARGET-beside-PARTNER/ in it holds the page for an expert, its pictures,
+    and mosaics.csv; those of other pairs stay.
     """
     require_whole("count", count, 1)
     run = Run(folder)
@@ -109,12 +120,18 @@ def write_bias(
     mosaics = every.head(count).join(shares.drop("target_class"), on="case", maintain_order="left")
     worst = worst_mosaics(pairs, table.filter("found").head(SHOWN_PAIRS), SHOWN_MOSAICS)
 
+    drawn = drawing_pictures(run, shares, progress)
+    pictured = {} if drawn is None else cases_to_show(drawn, tile_draws(shares))
+
     place = run.files.path("sections", entry["folder"])
     beside = place / plain_name(first, "beside", second)
     clear(place, beside)
     problem = None
+    crops: dict[tuple[str, str], list[str]] = {}
     try:
-        shown = look_up(run, entry, {*mosaics["case"], *worst["case"]}, progress, called)
+        looked_at = {case for seen in pictured.values() for case, _ in seen}
+        shown = look_up(run, entry, {*mosaics["case"], *worst["case"], *looked_at}, progress, called)
+        crops = write_crops(shown, pictured, place)
         write_worst(shown, worst, place)
         write_named(shown, mosaics, beside)
     except HeatproofError as error:  # the pairs are found all the same
@@ -135,7 +152,10 @@ def write_bias(
     write_text(place / "matrix.svg", pair_matrix(table, below))
     write_text(place / "bias.json", json.dumps(settings, indent=2) + "\n")
     panel = lowest_panel(settings, mosaics, len(every), beside.name)
-    write_section(run.files, entry["folder"], section(settings, reach, table, classes, partners, worst, panel))
+    said = section(settings, reach, table, classes, partners, worst, panel)
+    write_section(run.files, entry["folder"], replace(said, blocks=[*said.blocks, *blocks(drawn, crops)]))
+    if drawn is not None:
+        write_tables(drawn, place)
     page = None
     if problem is None:
         write_whole(beside / "mosaics.csv", csv_writer(with_files(mosaics)))
@@ -156,6 +176,7 @@ def write_bias(
         bool(overall["follows_class"]),
         reach,
         reach_words(reach, settings["per_class"]),
+        drawn,
     )
 
 

@@ -112,7 +112,34 @@ def product(graph: RelevanceGraph, call: Call) -> Tensor:
     takes = takers(graph, sources)
     kept = [graph.keep(source) for source in sources]
     chosen = [source for source, taker in zip(sources, takes, strict=True) if taker]
-    return graph.node(plain(call), share_product(call, kept, takes, graph.composite.stabiliser), *chosen)
+    value = plain(call)
+    if is_by_cases(call, kept):
+        way = share_matrices(kept, graph.keep(value), takes, graph.composite.stabiliser)
+    else:
+        way = share_product(call, kept, takes, graph.composite.stabiliser)
+    return graph.node(value, way, *chosen)
+
+
+def is_by_cases(call: Call, factors: Sequence[Tensor]) -> bool:
+    """Whether it multiplies as many matrices by as many others: what attention does."""
+    first, second = factors
+    return call.name in ("matmul", "bmm") and first.ndim > 2 and first.shape[:-2] == second.shape[:-2]
+
+
+def share_matrices(kept: Sequence[Tensor], z: Tensor, takes: Sequence[bool], stabiliser: float) -> Back:
+    """The way back of z = a b, matrix by matrix: a (s b^T) and b (a^T s), each element by element."""
+
+    def back(relevance: Tensor) -> list[Tensor]:
+        first, second = kept
+        s = relevance / stable(sum(takes) * z, stabiliser)
+        shares = []
+        if takes[0]:
+            shares.append(first * (s @ second.mT))
+        if takes[1]:
+            shares.append(second * (first.mT @ s))
+        return shares
+
+    return back
 
 
 def share_product(call: Call, kept: Sequence[Tensor], takes: Sequence[bool], stabiliser: float) -> Back:

@@ -122,16 +122,22 @@ def parameters(cls: type[Explainer]) -> dict[str, Any]:
 
 def standings(name: str) -> list[Standing]:
     """How it did in the runs that are stored."""
-    found = []
-    for benchmark, run in stored()["runs"].items():
-        entry = run["methods"].get(name)
-        if entry is not None:
-            is_floor = entry["family"] in ("floor", "ceiling")
-            place = f"a {entry['family']}" if is_floor else f"place {entry['place']} of {run['of']}"
-            beaten = entry["no_better_than"] if not is_floor else ""
-            said = f", not surely better than {beaten}, which is a floor" if beaten else ""
-            found.append(Standing(benchmark, run["title"], entry["mean"], entry["low"], entry["high"], place, said))
-    return found
+    return [
+        standing(benchmark, run, label, entry)
+        for benchmark, run in stored()["runs"].items()
+        for label, entry in run["methods"].items()
+        if label.partition(":")[0] == name
+    ]
+
+
+def standing(benchmark: str, run: Mapping[str, Any], label: str, entry: Mapping[str, Any]) -> Standing:
+    """How it did in one run; the label says with which parameters, where they are not the usual ones."""
+    is_floor = entry["family"] in ("floor", "ceiling")
+    place = f"a {entry['family']}" if is_floor else f"place {entry['place']} of {run['of']}"
+    beaten = entry["no_better_than"] if not is_floor else ""
+    said = f", not surely better than {beaten}, which is a floor" if beaten else ""
+    said += f" (as {label})" if ":" in label else ""
+    return Standing(benchmark, run["title"], entry["mean"], entry["low"], entry["high"], place, said)
 
 
 def markdown(found: Sheet) -> str:
@@ -160,8 +166,7 @@ def markdown(found: Sheet) -> str:
     if found.standings:
         lines += ["## In our own runs", ""]
         lines += [f"- **{one.benchmark}**: {one.text}" for one in found.standings]
-        commands = [run["command"] for run in stored()["runs"].values() if run["command"]]
-        lines += ["", "From `heatproof run BENCHMARK --preset quick` with all methods." if not commands else ""]
+        lines += ["", "From the quick runs of `make facts`, explaining the logit."]
     return "\n".join(lines).rstrip() + "\n"
 
 

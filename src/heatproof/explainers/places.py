@@ -28,6 +28,8 @@ MIXERS = ("conv", "linear", "matmul", "bmm", "mm", "addmm", "baddbmm", "einsum")
 PERMUTATIONS = {"permute", "transpose", "movedim", "adjoint", "t", "__get__"}
 MOVES = {"roll", "flip", "rot90"}
 """Functions after which a value is not where it was."""
+PICK = "index_select"
+JOINS = {"cat", "concat", "concatenate"}
 CUTS = {"__getitem__", "slice", "narrow", "pad", "constant_pad_nd"}
 ALONG_THE_LAST = {"linear", "multi_head_attention_forward"}
 """Functions that mix what lies along the last axis."""
@@ -114,6 +116,8 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
         return Places(shape)
     if name.startswith("adaptive_"):  # to a fixed size: what it returns is no longer where it was
         return parent if shape == parent.shape else Places(shape)
+    if name == PICK and parent.are_known and any(shape[axis] != parent.shape[axis] for axis in parent.space):
+        return Places(shape)  # some places of all
     if name in ALONG_THE_LAST and parent.are_known and len(parent.shape) - 1 in parent.space:
         return Places(shape)  # each value holds all places
     if name in MOVES or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
@@ -172,6 +176,8 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
         return replace(parent, shape=shape) if fits else None
     if lengths == parent.extent:
         return replace(parent, shape=shape)
+    if name in JOINS and parent.deep and not any(new % old for new, old in zip(lengths, parent.extent, strict=True)):
+        return replace(parent, shape=shape, extent=lengths)  # parts of the input, side by side
     if name in CUTS and min(lengths) > 0:
         ratios = [old / new for old, new in zip(parent.extent, lengths, strict=True)]
         if max(ratios) < EVEN * min(ratios):

@@ -171,6 +171,8 @@ class RelevanceGraph(Watching):
             weight = along(linear.weight, linear.channels_in, norm.linear.weight.flatten())
             bias = value - linear.apply(norm.linear.x, weight)
             linear, source = replace(linear, x=norm.linear.x, weight=weight, bias=bias), norm.source
+        elif self.composite.attention is not None and linear.kind == "dense":
+            linear = replace(linear, outputs=self.keep(value))
         rule = self.composite.rule(self.maps, linear.kind)
         if not rule.by_rows and len(linear.x) % len(self.inputs):
             raise HeatproofError(
@@ -214,7 +216,7 @@ class RelevanceGraph(Watching):
             if linear.channels_out is not None:
                 weight = along(linear.weight, linear.channels_out, norm.scale.flatten())
                 bias = norm.shift if linear.bias is None else linear.bias * norm.scale + norm.shift
-                return self.tie(value, replace(linear, weight=weight, bias=bias), tied.rule, tied.source)
+                return self.tie(value, replace(linear, weight=weight, bias=bias, outputs=None), tied.rule, tied.source)
         alone = LinearMap(self.keep(source), norm.scale, norm.shift, torch.mul, "norm")
         rule = self.composite.rule(-1, "norm")
         output = self.node(
@@ -236,7 +238,7 @@ class RelevanceGraph(Watching):
             return pass_on(value, carrier)
         shift = torch.as_tensor(call.args[1] if call.args[0] is carrier else call.args[0]).to(value)
         bias = self.keep(shift) if tied.linear.bias is None else tied.linear.bias + shift
-        return self.tie(value, replace(tied.linear, bias=bias), tied.rule, tied.source)
+        return self.tie(value, replace(tied.linear, bias=bias, outputs=None), tied.rule, tied.source)
 
     def negated(self, carrier: Tensor, value: Tensor) -> Tensor:
         """A linear map with its sign turned is one with other weights: what speaks against it speaks for it now."""
@@ -244,7 +246,8 @@ class RelevanceGraph(Watching):
         if tied is None:
             return pass_on(value, carrier)
         bias = None if tied.linear.bias is None else -tied.linear.bias
-        return self.tie(value, replace(tied.linear, weight=-tied.linear.weight, bias=bias), tied.rule, tied.source)
+        negative = replace(tied.linear, weight=-tied.linear.weight, bias=bias, outputs=None)
+        return self.tie(value, negative, tied.rule, tied.source)
 
     def activated(self, call: Call, carrier: Tensor) -> Tensor:
         """An activation passes relevance on; a gate may count as a constant."""
@@ -338,7 +341,8 @@ def redistribute_rows(rule: Rule, linear: LinearMap, relevance: Tensor) -> Tenso
     if 2 * int(rows.sum()) > rows.numel():
         return rule.redistribute(linear, relevance)
     result = torch.zeros_like(linear.x)
-    result[rows] = rule.redistribute(replace(linear, x=linear.x[rows]), relevance[rows])
+    outputs = None if linear.outputs is None else linear.outputs[rows]
+    result[rows] = rule.redistribute(replace(linear, x=linear.x[rows], outputs=outputs), relevance[rows])
     return result
 
 

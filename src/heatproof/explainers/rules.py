@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from heatproof.lazy import torch
@@ -34,20 +35,23 @@ class LinearMap:
     """The same of a batch norm behind it."""
     adjoint: Callable[[torch.Tensor, torch.Tensor, torch.Size], torch.Tensor] | None = None
     """(s, weight, shape of x) to W^T s, where it is known; else autograd finds it."""
+    outputs: torch.Tensor | None = None
+    """W x + b as the network has computed it, where that is kept: then it need not be computed again."""
 
 
 class Part:
     """One modified pass z = W' x', and the way back: x' * (W'^T s)."""
 
     def __init__(self, linear: LinearMap, x: torch.Tensor, weight: torch.Tensor) -> None:
-        self.x, self.weight, self.adjoint = x, weight, linear.adjoint
+        self.x, self.weight, self.adjoint, self.apply = x, weight, linear.adjoint, linear.apply
         if self.adjoint is None:
             with torch.enable_grad():
                 self.x = x.detach().requires_grad_()
                 self.graph = linear.apply(self.x, weight)
-            self.z = self.graph.detach()
-        else:
-            self.z = linear.apply(x, weight)
+
+    @cached_property
+    def z(self) -> torch.Tensor:
+        return self.graph.detach() if self.adjoint is None else self.apply(self.x, self.weight)
 
     def back(self, s: torch.Tensor) -> torch.Tensor:
         from heatproof.explainers.autograd_graph import pulled_back
@@ -59,7 +63,7 @@ class Part:
 
 def stable(z: torch.Tensor, epsilon: float = STABILISER) -> torch.Tensor:
     """z moved away from zero by epsilon, zero itself upwards."""
-    return z + epsilon * torch.where(z < 0, -1.0, 1.0).to(z)
+    return z + torch.copysign(z.new_full((), epsilon), z + 0.0)  # which makes minus zero plus zero
 
 
 def away_from_zero(z: torch.Tensor) -> torch.Tensor:
@@ -122,7 +126,9 @@ class Epsilon(Rule):
 
     def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
         part, bias = Part(linear, linear.x, linear.weight), self.bias_of(linear)
-        return [Share([part], relevance / stable(biased(part.z, bias), self.epsilon), bias)]
+        known = linear.outputs if self.biases else None
+        z = biased(part.z, bias) if known is None else known
+        return [Share([part], relevance / stable(z, self.epsilon), bias)]
 
 
 @dataclass(frozen=True)

@@ -246,7 +246,7 @@ def walk(keys: NDArray[Any], size: int, found: Floats) -> None:
     Positions of one value come together: what follows from them does not depend on their order.
     """
     count = len(keys)
-    taken, hits, pairs, precision, best, ranked = 0, 0, 0.0, 0.0, 0.0, False
+    taken, hits, pairs, precision, part, whole, ranked = 0, 0, 0.0, 0.0, 0, 1, False
     n = count - 1
     while n >= 0:
         value = keys[n] >> 1
@@ -263,11 +263,11 @@ def walk(keys: NDArray[Any], size: int, found: Floats) -> None:
         hits += more_inside
         if more_inside:
             precision += more_inside * (hits / taken)
-            overlap = hits / (size + taken - hits)
-            best = overlap if overlap > best else best
+            if hits * whole > part * (size + taken - hits):  # as fractions, without a division
+                part, whole = hits, size + taken - hits
     found[AUC] = pairs / (float(size) * (count - size))
     found[PRECISION] = precision / size
-    found[BEST_IOU] = best
+    found[BEST_IOU] = part / whole
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
@@ -310,10 +310,19 @@ def two_classes(keys: NDArray[Any], heights: Floats, narrow: NDArray[np.float32]
     return found / count
 
 
+@njit(fastmath={"nnan", "nsz"}, **options)  # type: ignore[untyped-decorator]
+def largest(values: Floats) -> float:
+    """The largest of finite values that are not negative."""
+    most = 0.0
+    for value in values:
+        most = value if value > most else most
+    return most
+
+
 @njit(**options)  # type: ignore[untyped-decorator]
-def at_mean(values: Floats, inside: NDArray[np.bool_], size: int, found: Floats) -> None:
-    """IoU and share of rightly marked positions, where all are marked that reach the map's mean."""
-    threshold, most = add_up(values) / len(values), values.max()
+def at_mean(values: Floats, inside: NDArray[np.bool_], size: int, most: float, found: Floats) -> None:
+    """IoU and share of rightly marked positions, where all are marked that reach the map's mean; `most` is the most."""
+    threshold = add_up(values) / len(values)
     threshold = most if threshold > most else threshold  # by rounding, where all are alike
     hits, marked = 0, 0
     for n in range(len(values)):
@@ -325,9 +334,9 @@ def at_mean(values: Floats, inside: NDArray[np.bool_], size: int, found: Floats)
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
-def points_at(values: Floats, near: NDArray[np.bool_]) -> float:
+def points_at(values: Floats, near: NDArray[np.bool_], most: float) -> float:
     """Of the positions of the largest value, the share that lies on the mask or near it."""
-    most, peaks, right = values.max(), 0, 0
+    peaks, right = 0, 0
     for n in range(len(values)):
         peak = values[n] == most
         peaks += peak
@@ -406,14 +415,16 @@ def score_truth(
                         here += 1
                 values = kept[:count]
             scores, marks = found[p, b], inside[:count]
-            if not is_finite(pooled):
+            finite = is_finite(pooled)
+            most = largest(values) if finite else 0.0
+            if not finite:
                 state[p, b] = NOT_FINITE
-            elif values.max() == 0:
+            elif most == 0:
                 state[p, b] = ALL_ZERO
             else:
                 state[p, b] = DEFINED
                 scores[MASS] = share_inside(values, marks)
-                at_mean(values, marks, size, scores)
+                at_mean(values, marks, size, most, scores)
                 root = made[kind, 0] if safe and square else -1
                 if root >= 0 and codes[p] != both:
                     for k in BY_ORDER:
@@ -422,7 +433,8 @@ def score_truth(
                     if square and keys.itemsize == 4:
                         for n in range(count):  # what was squared, which float32 holds
                             values[n] = math.sqrt(values[n])
-                    scores[POINTING] = points_at(values, close[:count])
+                        most = math.sqrt(most)
+                    scores[POINTING] = points_at(values, close[:count], most)
                     ordered(values, marks, keys[0], keys[1], narrow)
                     walk(keys[0, :count], size, scores)
                     if codes[p] == both:

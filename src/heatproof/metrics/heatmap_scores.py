@@ -25,6 +25,7 @@ REASONS = (
     "the mask is empty or covers everything",
     "the heatmap has NaN or infinite values",
     "the heatmap is zero everywhere",
+    "no relevance of the sign that the score is about",
 )
 """Why a score is undefined, by the kernels' state: the truth is missing, or the map is unusable."""
 

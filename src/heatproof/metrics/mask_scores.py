@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, torch
-from heatproof.metrics.heatmap_scores import REASONS
 from heatproof.pooling import pool
 from heatproof.pooling import poolings as known_poolings
 
@@ -43,7 +42,8 @@ SIGNED = (
     "attribution_f1",
     "dual_polarity_precision",
 )
-NO_SIGN = "no relevance of the sign that the score is about"
+NO_TRUTH, NOT_FINITE, ALL_ZERO, NO_SIGN = 1, 2, 3, 4
+"""Indices of REASONS."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +57,15 @@ class MaskScores:
 
 @dataclass(frozen=True, eq=False)
 class SignedScores:
-    """Scores (cases,) by metric, and why they are undefined where they are."""
+    """Scores (cases,) by metric, and why they are undefined where they are (an index of REASONS)."""
 
     values: Mapping[str, NDArray[np.float64]]
-    reasons: Mapping[str, Sequence[str]]
+    state: Mapping[str, NDArray[np.int8]]
 
 
 def shares_of(truth: NDArray[np.uint8]) -> NDArray[np.float64]:
     """The share of each mask (B, *space) of the positions that count; zero where none does."""
-    flat = truth.reshape(len(truth), -1)
+    flat = truth.reshape(len(truth), math.prod(truth.shape[1:]))
     counted = (flat != VOID).sum(1)
     found: NDArray[np.float64] = (flat == INSIDE).sum(1) / np.maximum(counted, 1)
     return found
@@ -145,14 +145,12 @@ def score_signed(relevance: NDArray[Any], truth: NDArray[np.uint8]) -> SignedSco
     values = confusion_scores(*sums[:, 0])
     missing = (shares == 0) | (shares == 1)
     broken, silent = ~np.isfinite(sums[:, 0]).all(0), sums[:, 0].sum(0) == 0
-    reasons = {}
+    state = {}
     for metric, found in values.items():
         found[missing] = np.nan
-        codes = np.select([missing, broken, silent], [1, 2, 3], 0)
-        said = [REASONS[code] for code in codes]
-        undefined = np.isnan(found)
-        reasons[metric] = [why or NO_SIGN * bool(none) for why, none in zip(said, undefined, strict=True)]
-    return SignedScores(values, reasons)
+        why = np.select([missing, broken, silent, np.isnan(found)], [NO_TRUTH, NOT_FINITE, ALL_ZERO, NO_SIGN], 0)
+        state[metric] = why.astype(np.int8)
+    return SignedScores(values, state)
 
 
 def confusion_scores(

@@ -8,11 +8,18 @@ from typing import Any
 import torch
 
 from heatproof.errors import HeatproofError
+from heatproof.workspace import sweep
 
 
 def read_checkpoint(path: Path | None, made_with: dict[str, Any]) -> dict[str, Any] | None:
-    """What a training left; None if there is nothing, an error if it is another training's."""
-    if path is None or not path.exists():
+    """What a training left; None if there is nothing, an error if it is another training's.
+
+    Temporary files that killed ones left beside it are removed.
+    """
+    if path is None:
+        return None
+    sweep(path.parent, below=False)
+    if not path.exists():
         return None
     try:
         kept: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

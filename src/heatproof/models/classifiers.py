@@ -176,6 +176,7 @@ def filled(name: str, recipe: Recipe, weights: Path | None) -> torch.nn.Module:
         raise HeatproofError(
             f"{name} has random weights; give trained ones with --weights FILE (.npz, .pt, .pth, .safetensors){own}."
         )
+    weights = published_weights(name) if str(weights) == PUBLISHED and not weights.exists() else weights
     arrays = read_arrays(weights)
     shapes = [array.shape for array in arrays.values() if array.ndim]
     if not shapes:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, isqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
-from heatproof.errors import HeatproofError, require_whole
+from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.harmless import guarded
 from heatproof.lazy import np
 from heatproof.mosaics.pictures import Fit, Pictures, check_picture, read_table, tile
@@ -35,6 +35,7 @@ LAYOUTS: dict[str, tuple[int, ...]] = {
     "antidiagonal": (1, 2),
 }
 """The six places of two targets in a 2x2 mosaic."""
+Design = Literal["random", "balanced"]
 Layout = Literal["random", "top", "bottom", "left", "right", "diagonal", "antidiagonal"]
 
 MOST_PER_CLASS, MOST_TILES = 10**6, 64
@@ -47,7 +48,8 @@ Item = TypeVar("Item")
 class Mosaic:
     """What a mosaic is made of: the files of its tiles, their classes, and the class to look for.
 
-    `picture` is the whole mosaic where it was read from disk; `files` are then only what its CSV says of them.
+    `picture` is the whole mosaic where it was read from disk; `files` are then only what its CSV says of them. `cell`
+    is the one tile that counts, where not all of the target class do.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Mosaic:
     labels: tuple[str, ...]
     target: str
     picture: Path | None = None
+    cell: int | None = None
 
     @property
     def grid(self) -> int:
@@ -62,7 +65,9 @@ class Mosaic:
 
     @property
     def targets(self) -> tuple[bool, ...]:
-        """Which tiles are of the target class."""
+        """Which tiles are of the target class, or the one that counts."""
+        if self.cell is not None:
+            return tuple(place == self.cell for place in range(len(self.labels)))
         return tuple(label == self.target for label in self.labels)
 
 
@@ -78,6 +83,13 @@ class MosaicSettings:
     )
     repeats: bool = field(default=False, metadata={"help": "Allow a picture twice in a mosaic, as the original does."})
     only: str | None = field(default=None, metadata={"help": "Mosaics of this target class alone."})
+    design: Design = field(
+        default="random",
+        metadata={
+            "help": "random, or balanced: every picture of another class appears equally often against every target, in"
+            " at least --per-class mosaics; for heatproof focus bias."
+        },
+    )
 
     def __post_init__(self) -> None:
         require_whole("per_class", self.per_class, 1, MOST_PER_CLASS)
@@ -89,6 +101,10 @@ class MosaicSettings:
             raise HeatproofError(f"layout {self.layout!r} is unknown; take random or one of {', '.join(LAYOUTS)}.")
         if self.layout != "random" and (self.grid, self.targets) != (2, 2):
             raise HeatproofError(f"layout {self.layout} is for two targets in a 2x2 mosaic.")
+        if self.design not in get_args(Design):
+            raise unknown_name("design", self.design, get_args(Design))
+        if self.design == "balanced" and self.repeats:
+            raise HeatproofError("a balanced design shows no picture twice in a mosaic; leave --repeats out.")
 
 
 def draw_mosaics(pictures: Pictures, settings: MosaicSettings, seed: int = 0) -> list[Mosaic]:
@@ -107,9 +123,13 @@ def draw_mosaics(pictures: Pictures, settings: MosaicSettings, seed: int = 0) ->
     for target in [settings.only] if settings.only else pictures.classes:
         rng = random.Random(derive_seed(seed, "mosaics", target))
         wanted = [(file, target) for file in pictures.by_class[target]]
-        rest = draw_others(pictures, target, others * settings.per_class, rng)
-        shown = deal(wanted, settings.per_class, settings.targets, rng, settings.repeats)
-        beside = deal(rest, settings.per_class, others, rng, settings.repeats)
+        if settings.design == "balanced":
+            beside = deal_evenly(others_of(pictures, target), settings.per_class, others, rng)
+            shown = deal(wanted, len(beside), settings.targets, rng, settings.repeats)
+        else:
+            rest = draw_others(pictures, target, others * settings.per_class, rng)
+            shown = deal(wanted, settings.per_class, settings.targets, rng, settings.repeats)
+            beside = deal(rest, settings.per_class, others, rng, settings.repeats)
         for mine, foreign in zip(shown, beside, strict=True):
             tiles = arranged(mine, foreign, settings.layout, rng)
             files, labels = zip(*tiles, strict=True)
@@ -127,6 +147,32 @@ def draw_others(pictures: Pictures, target: str, count: int, rng: random.Random)
         whole, part = divmod(each, len(files))
         found += [(file, label) for file in files * whole + rng.sample(files, part)]
     return found
+
+
+def others_of(pictures: Pictures, target: str) -> list[tuple[Path, str]]:
+    """Every picture of another class, once."""
+    return [(file, label) for label, files in pictures.by_class.items() if label != target for file in files]
+
+
+def deal_evenly(cards: Sequence[Item], hands: int, size: int, rng: random.Random) -> list[list[Item]]:
+    """At least `hands` hands of `size` different cards, such that every card is in as many hands."""
+    if len(cards) < size:
+        raise HeatproofError(f"a balanced design needs {size} pictures of other classes at least, got {len(cards)}.")
+    times = max(1, ceil(hands * size / len(cards)))
+    while times * len(cards) % size:
+        times += 1
+    dealt = [card for _ in range(times) for card in rng.sample(list(cards), len(cards))]
+    for place in range(len(dealt)):  # where one round meets the next, a hand may have a card twice
+        start = place - place % size
+        if dealt[place] in dealt[start:place]:
+            free = next(
+                other
+                for other in (*range(start + size, len(dealt)), *range(start))
+                if dealt[other] not in dealt[start : start + size]
+                and dealt[place] not in dealt[other - other % size : other - other % size + size]
+            )
+            dealt[place], dealt[free] = dealt[free], dealt[place]
+    return [dealt[start : start + size] for start in range(0, len(dealt), size)]
 
 
 def deal(cards: Sequence[Item], hands: int, size: int, rng: random.Random, repeats: bool) -> list[list[Item]]:

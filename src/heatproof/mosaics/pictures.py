@@ -118,6 +118,8 @@ def read_table(place: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     if not rows:
         raise HeatproofError(f"{place} has a heading but no rows.")
     for number, row in enumerate(rows, 2):
+        if None in row:
+            raise HeatproofError(f"{place}, line {number} has more cells than there are columns.")
         for name in columns:
             if not row[name]:
                 raise HeatproofError(f"{place}, line {number}: {name} is empty.")

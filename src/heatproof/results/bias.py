@@ -49,6 +49,9 @@ def chosen_explainer(run: Results, explainer: str) -> dict[str, Any]:
 def require_focus(run: Results) -> None:
     if run.manifest["configuration"]["benchmark"] != "focus":
         raise HeatproofError(f"{run.folder} is a run of {run.manifest['configuration']['benchmark']}, not of focus.")
+    setting = run.manifest["configuration"].get("setting")
+    if setting is not None:
+        raise HeatproofError(f"{run.folder} has grids of setting {setting}; biases show in mosaics of setting focus.")
 
 
 def tile_shares(run: Results, entry: dict[str, Any]) -> pl.DataFrame:
@@ -60,7 +63,7 @@ def tile_shares(run: Results, entry: dict[str, Any]) -> pl.DataFrame:
             f"{run.folder} has no scores of {entry['explainer']} yet: it failed or was interrupted. Run it again."
         )
     scores = parts.where(pl.col("metric").str.starts_with("share_") & (pl.col("model") == first_model(run)))
-    facts = [name for name in scores.columns if name.startswith("label_")]
+    facts = [name for name in scores.columns if name.startswith(("label_", "picture_"))]
     return under_paper_pooling(scores).pivot(on="metric", index=["case", "target_class", *facts], values="value")
 
 

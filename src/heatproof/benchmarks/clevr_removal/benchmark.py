@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -180,7 +180,8 @@ class ClevrRemoval(Benchmark):
                 title=self.title,
                 paper=self.paper,
                 dataset=data.folder.resolve().name,
-                metrics=metric_words(self.metrics),
+                # effects are the truth here, so that the best map is not the mask
+                metrics=tuple(replace(metric, localises=False) for metric in metric_words(self.metrics)),
                 columns=rows.shown_columns(self.poolings, kinds[0] if kinds else ""),
                 poolings=(*self.poolings, rows.SIGNED),
                 words=words.WORDS,

@@ -70,6 +70,7 @@ EYES = {"film_vqa": "eye.relu6", "scene_logic": "eye.body.relu7"}
 RELATION_NETWORK = "relation-network"
 SHIPPED = {"simple": "film_vqa", "complex": "scene_logic"}
 """The network that ships for each set of questions."""
+TITLE_OF_COMPLEX = "CLEVR-XAI, complex questions: chains of objects, with those that decide"
 CHUNK = 32
 
 
@@ -228,7 +229,7 @@ class ClevrXai(Benchmark):
         shown = {case: asked[entering[case]] for case in stratified(strata, most, seed)}
         return OpenedClevrXai(
             story=Story(
-                title=self.title,
+                title=self.title if name == "simple" else TITLE_OF_COMPLEX,
                 paper=self.paper,
                 dataset=data.folder.resolve().name,
                 metrics=metric_words(rows.shown_metrics(company, kinds)),

@@ -26,6 +26,7 @@ from heatproof.errors import HeatproofError
 from heatproof.harmless import decodable
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS, score_heatmaps
+from heatproof.metrics.mask_scores import SIGNED, score_signed
 from heatproof.metrics.uniform import uniform_column
 from heatproof.story import Column, Fact, Words
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 SCORES = ("mass_accuracy", "rank_accuracy")
 """The paper's, which are made for every pooling."""
-METRICS = (*SCORES, *FURTHER)
+METRICS = (*SCORES, *FURTHER, *SIGNED)
 BY_RANK = ("rank_accuracy", "rank_selectivity")
 SHOWN_POOLINGS = {metric: "max_norm" if metric in BY_RANK else "pos_l2_norm_sq" for metric in METRICS}
 """What the tables show first; that of mass is the reading of the poster that fits it best."""
@@ -167,11 +168,43 @@ def score_table(
                         undefined=pl.Series(reasons),
                     )
                 )
+        frames += signed_rows(known, kind, relevance, masks[kind], counts[kind], problems)
     shown = {metric: shown_pooling(metric, poolings) for metric in FURTHER}
     asked = Asked(name, index, known, masks, counts)
     frames += further_rows(asked, relevance, company, shown, problems)
     # polars tells NaN, a number, from null, no number; scores that are undefined are NaN throughout
     return pl.concat(frames, how="diagonal")
+
+
+def signed_rows(
+    known: pl.DataFrame,
+    kind: str,
+    relevance: NDArray[Any],
+    mask: NDArray[np.bool_],
+    counts: Sequence[Any],
+    problems: Sequence[str] | None,
+) -> list[pl.DataFrame]:
+    """Rows of the scores that look at signs, for one ground truth; they have no pooling."""
+    covered = mask.reshape(len(mask), -1)
+    signed = score_signed(relevance, mask.astype(np.uint8))
+    frames = []
+    for metric in SIGNED:
+        reasons = [REASONS[code] for code in signed.state[metric]]
+        if problems is not None:
+            reasons = [problem or reason for problem, reason in zip(problems, reasons, strict=True)]
+        frames.append(
+            known.with_columns(
+                metric=pl.lit(metric),
+                ground_truth=pl.lit(kind),
+                pooling=pl.lit(""),
+                value=pl.Series(signed.values[metric]),
+                uniform=uniform_column(metric, covered.mean(1)),
+                mask_size=pl.Series(covered.sum(1)),
+                truth_objects=pl.Series(counts, dtype=pl.Int64),
+                undefined=pl.Series(reasons, dtype=pl.String),
+            )
+        )
+    return frames
 
 
 def parts_of_questions(name: str, probabilities: bool, poolings: Sequence[str]) -> dict[str, pl.Expr]:

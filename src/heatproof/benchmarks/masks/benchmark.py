@@ -380,7 +380,10 @@ class OpenedObjects(Opened):
                 " nothing. Lift is mass accuracy over that share, picture by picture."
             )
         if silent := len(self.seen.cases) - len(scored):
-            said.append(f"{silent:,} pictures have no score: their mask is empty or covers everything.")
+            said.append(
+                f"Without a score, because the mask is empty or covers everything: {silent:,} of"
+                f" {len(self.seen.cases):,} pictures."
+            )
         if (accuracy := self.story.figures.get("accuracy")) is not None:
             said.append(f"The model names {100 * accuracy:.1f} % of the pictures right.")
         return Ending([*said, *self.left_out], sections=mask_rows.segmentation_section(rows))

@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 TRUTH = "object"
 METRICS = (*POOLED[:3], "lift", *POOLED[3:], *SIGNED)
 SHOWN_POOLING = "sum_pos"
-SHOWN = (
-    "mass_accuracy",
-    "rank_accuracy",
-    "pointing_game",
-    "pixel_auc",
-    "average_precision",
-    "best_iou",
-    "adaptive_iou",
-)
+SHOWN = ("mass_accuracy", "rank_accuracy", "pointing_game", "pixel_auc", "best_iou")
 FACTS = (
     Fact("target_class", "class", filters=True),
     Fact("predicted_class", "the network names"),
@@ -58,7 +50,7 @@ def score_table(
     scores, signed = score_masks(relevance, truth, poolings, tolerance), score_signed(relevance, truth)
     shares = shares_of(truth)
     problems = problems or [""] * len(cases)
-    counted = (truth != VOID).reshape(len(cases), -1).sum(1)
+    counted = (truth != VOID).sum((1, 2))
     known = pl.DataFrame(
         {"case": [decodable(case) for case in cases], **{name: list(column) for name, column in facts.items()}}
     ).with_columns(
@@ -88,7 +80,7 @@ def score_table(
             if metric != "segmentation_ap" or pooling == TWO_CLASS_POOLING:
                 add(metric, pooling, values[place], reasons)
     for metric, found in signed.values.items():
-        add(metric, "", found, signed.reasons[metric])
+        add(metric, "", found, [REASONS[code] for code in signed.state[metric]])
     return pl.concat(frames)
 
 

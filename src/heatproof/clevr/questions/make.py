@@ -60,7 +60,7 @@ class Block:
 
     @property
     def scenes(self) -> Sequence[Mapping[str, Any]]:
-        return pickle.loads(self._scenes) if isinstance(self._scenes, bytes) else self._scenes
+        return pickle.loads(self._scenes) if isinstance(self._scenes, bytes) else self._scenes  # ours  # nosec B301
 
     def __reduce__(self) -> Any:
         return Block, (self.first, self._scenes if isinstance(self._scenes, bytes) else pickle.dumps(self._scenes))

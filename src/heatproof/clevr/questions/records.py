@@ -108,7 +108,7 @@ def as_line(question: Question, form: Form, family: int) -> Line:
 @contextmanager
 def question_file(path: Path, info: Mapping[str, Any]) -> Iterator[Callable[[Iterable[Line]], None]]:
     """A function that adds questions to a file, one per line; it is there only when it is whole."""
-    sweep(path.parent)
+    sweep(path.parent, below=False)
     with whole(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(f'{{"info": {json.dumps(info)}, "questions": [')
         number = 0

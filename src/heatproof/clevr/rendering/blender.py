@@ -109,7 +109,7 @@ class BlenderSession:
             json.dumps({name: str(assets / file) for name, file in ASSETS.items()} if assets else {}),
         ]
         try:
-            self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # nosec B603
         except OSError as problem:
             raise HeatproofError(f"cannot start {python} for Blender: {problem.strerror}.") from problem
         if self.answer() != {"ready": True}:

@@ -1,0 +1,108 @@
+"""Commands in processes of their own, which are started quickly: forked from one that has loaded the libraries."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def load_libraries() -> None:
+    """What takes long to load and starts no thread by it, so that forking is safe; polars is left to the children."""
+    import torch
+
+    import heatproof.engine.sources
+    import heatproof.explainers.layers  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+@dataclass
+class Child:
+    """A forked process with a session of its own; what it prints goes to `said`."""
+
+    process: int
+    said: Path
+
+    def running(self) -> bool:
+        try:
+            return os.waitpid(self.process, os.WNOHANG)[0] == 0
+        except ChildProcessError:
+            return False
+
+    def end(self) -> int:
+        """Wait for it; its exit code, or minus the signal that ended it."""
+        _, status = os.waitpid(self.process, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    @property
+    def text(self) -> str:
+        return self.said.read_text(errors="replace")
+
+    def orphans(self, seconds: float = 2.0) -> list[int]:
+        """Processes of its session that still live after so long."""
+        end = time.monotonic() + seconds
+        while (left := session(self.process)) and time.monotonic() < end:
+            time.sleep(0.05)
+        return left
+
+
+def session(leader: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, IndexError):
+                state, _, _, belongs = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(belongs) == leader and state != "Z":
+                    found.append(int(entry.name))
+    return found
+
+
+def forked(work: Callable[[], object], said: Path) -> Child:
+    """Do the work in a child; its exit code is that of SystemExit, 0, or 1 with a traceback."""
+    sys.stdout.flush()
+    process = os.fork()
+    if process:
+        return Child(process, said)
+    code = 1
+    try:
+        os.setsid()
+        output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        work()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        import atexit
+
+        with contextlib.suppress(BaseException):
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def command(words: Sequence[str], said: Path, home: Path) -> Child:
+    """`heatproof WORDS` in a child."""
+
+    def work() -> None:
+        from heatproof.cli import main
+
+        os.environ["HEATPROOF_HOME"] = str(home)
+        sys.argv = ["heatproof", *words]
+        main()
+
+    return forked(work, said)
