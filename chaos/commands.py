@@ -49,7 +49,7 @@ def files(folder: Path) -> object:
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "CLEVR_scenes.json"
+        if path.is_file() and path.name not in ("CLEVR_scenes.json", "croissant.json")
     }
 
 

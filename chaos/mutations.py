@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 SVEA = {"limit": 20, "explainers": "gradient,random", "target": "logit", "engine": "local", "keep_heatmaps": True}
-NOT_READ = ("leaderboard.md", "report.html")
+NOT_READ = ("README.md", "leaderboard.md", "report.html", "run.schema.json")
 """Files for people, made from the others."""
 
 

@@ -42,7 +42,7 @@ SECTIONS = {
         *("models.md", "plugins.md", "plugin-template.md", "peers.md", "evaluate.md", "show.md", "ways-out.md"),
         *("scale.md", "devices.md", "how-to/*.md"),
     ],
-    "How sure": ["verdict.md", "reproducibility.md", "papers.md", "limits.md"],
+    "How sure": ["verdict.md", "reproducibility.md", "reliability.md", "papers.md", "limits.md"],
     "Reference": ["api.md", "files.md", "reference/*.md"],
     "Project": ["licences.md", "contributing.md", "security.md", "code-of-conduct.md", "changelog.md"],
     "More": ["*.md"],
