@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import pickle
 from collections import Counter
 from dataclasses import replace
@@ -35,6 +36,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "svea": SMALL,
     "focus": {"preset": "quick", "limit": 2, "randomise": "all", "explainers": FOCUS},
     "clevr-xai": {"preset": "quick", "limit": 4},
+    "clevr-removal": {"preset": "quick", "limit": 2, "scenes": 1},
     "masks": {"preset": "quick", "limit": 2, "explainers": FOCUS},
 }
 """A small run of each benchmark, with its own explainers; LIME asks a thousand times unless told otherwise."""
@@ -79,7 +81,11 @@ def test_every_benchmark_scores_there_as_here(name: str, tmp_path: Path, same_bl
         there = heatproof.run(name, out=tmp_path / "there", device="meta", **RUNS[name])
     assert not here.failures()
     assert not there.failures()
-    assert scores(there).equals(scores(here))
+    measured = [pl.Float64] if name == "clevr-removal" else []  # its truth is logits, which are equal up to rounding
+    rounded = pl.selectors.by_dtype(measured)
+    assert scores(there).select(~rounded).equals(scores(here).select(~rounded))
+    found, expected = (scores(run).select(rounded).fill_null(math.nan).to_numpy() for run in (there, here))
+    assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
 
 
 def test_all_is_computed_on_the_device(tmp_path: Path) -> None:
@@ -111,7 +117,7 @@ def test_all_is_computed_on_the_device(tmp_path: Path) -> None:
     assert device_of(model) == torch.device("cpu")
 
 
-@pytest.mark.parametrize(("name", "looked_at"), [("svea", 0), ("focus", 8), ("clevr-xai", 0)])
+@pytest.mark.parametrize(("name", "looked_at"), [("svea", 0), ("focus", 10), ("clevr-xai", 0)])
 def test_models_answer_there_while_a_benchmark_is_opened(name: str, looked_at: int) -> None:
     """Rows through linear layers; Focus looks at the form of any classifier first, on the CPU."""
     rows: Counter[str] = Counter()

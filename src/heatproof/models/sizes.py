@@ -28,9 +28,11 @@ def sized(classifier: Classifier, side: int, grid: int, given: bool) -> tuple[Cl
     takes no such picture is left as it is: why, it says itself.
     """
     whole = grid * side
-    if not takes(classifier, whole) and classifier.stretched is not None:
+    fits = takes(classifier, whole)
+    if not fits and classifier.stretched is not None:
         classifier = stretched(classifier, whole)
-    if takes(classifier, whole):
+        fits = classifier.interpolates
+    if fits:
         alone = first_taken(classifier, (side, classifier.size, whole)) or side
         return classifier, Sizes(side, alone, in_words(classifier, side, alone, whole))
     own = first_taken(classifier, (classifier.size, side))

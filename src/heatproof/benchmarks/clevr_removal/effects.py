@@ -119,7 +119,7 @@ def ask_pictures(network: Vqa, text: str, shown: Sequence[NDArray[np.uint8]]) ->
     for picture in shown:
         inputs = as_input(picture)[None]
         outputs = ask(network.name, module, inputs, words, what="pictures")
-        found.append(check_logits(network.name, outputs, 1, len(network.answers)).double().cpu().numpy())
+        found.append(check_logits(network.name, outputs, 1, len(network.answers)).cpu().double().numpy())
     return np.concatenate(found)
 
 

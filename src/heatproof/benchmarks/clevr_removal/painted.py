@@ -66,7 +66,7 @@ class TrueEffects(Explainer):
         least = effects.nan_to_num(torch.inf).amin(1, keepdim=True).clamp(max=0)
         values = (effects - least).nan_to_num(0.0)
         regions = cases.regions if self.over == "mean" else evenly(cases.regions)
-        return paint(values, regions).to(batch.inputs.device)
+        return paint(values, regions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class ObjectSize(Explainer):
         objects = int(cases.regions.max())
         flat = cases.regions.flatten(1)
         areas = torch.stack([(flat == place + 1).sum(1) for place in range(objects)], 1)
-        return paint(areas.double() / flat.shape[1], cases.regions).to(batch.inputs.device)
+        return paint(areas.double() / flat.shape[1], cases.regions)
 
 
 def paint(values: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:

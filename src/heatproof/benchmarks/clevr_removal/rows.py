@@ -48,7 +48,7 @@ def score_table(batch: ObjectBatch, relevance: torch.Tensor, poolings: Sequence[
     uniform = scores_of(flat, regions, truths, objects, signed=False)
     usable = relevance.isfinite().flatten(1).all(1).cpu().numpy()
     found: dict[tuple[str, str, str], tuple[Values, Values]] = {}
-    signed = relevance.double().sum(1).cpu().numpy()
+    signed = relevance.cpu().double().sum(1).numpy()
     for pooling in (*poolings, SIGNED):
         heatmap = signed if pooling == SIGNED else pool(relevance, pooling).cpu().numpy()
         heatmap = np.where(usable[:, None, None], heatmap, 0.0)
