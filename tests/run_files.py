@@ -18,3 +18,13 @@ def part_lines(folder: Path) -> list[dict[str, Any]]:
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """run.json with this content, and the checksum that belongs to it."""
     RunFolder(folder).write_manifest({name: value for name, value in manifest.items() if name != "sha256"})
+
+
+def forget(folder: Path, start: str) -> None:
+    """Remove the parts whose names begin so, with their lines, as if the run had never made them."""
+    ledger = folder / LEDGER
+    lines = ledger.read_text().splitlines()
+    for part in (json.loads(line).get("part", "") for line in lines):
+        if part.startswith(start):
+            (folder / part).unlink()
+    ledger.write_text("".join(f"{line}\n" for line in lines if not json.loads(line).get("part", "").startswith(start)))

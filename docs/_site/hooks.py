@@ -33,9 +33,9 @@ SECTIONS = {
     ],
     "Benchmarks": [
         *("svea.md", "svea*.md", "focus.md", "focus*.md", "clevr-xai.md", "clevr*.md", "vqa-network.md"),
-        *("benchmarks/*.md", "masks*.md"),
+        *("benchmarks/*.md", "masks*.md", "scene-logic.md"),
     ],
-    "Explainers": ["explainers/*.md"],
+    "Explainers": ["explainers/*.md", "transformers*.md"],
     "Fact sheets": ["sheets/index.md", "sheets/*.md"],
     "Metrics": ["metrics.md", "metrics/*.md", "survival*.md", "removal*.md", "segmentation*.md"],
     "How to": [

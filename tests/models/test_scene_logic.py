@@ -230,8 +230,9 @@ SMALL = {
     "layer_cam": "layer=eye.body.relu7",
 }
 """Parameters that keep the tests quick."""
-OF_ALL_NETWORKS = [name for name, cls in explainers.items() if cls.family != "attention" and name != "oracle"]
-"""It has no attention, and these cases have no masks."""
+NEED_MORE = ("oracle", "other_question")
+OF_ALL_NETWORKS = [name for name, cls in explainers.items() if cls.family != "attention" and name not in NEED_MORE]
+"""It has no attention, and these cases have neither masks nor other questions."""
 ALIKE = {"rtol": 1e-6, "atol": 1e-9}
 
 
