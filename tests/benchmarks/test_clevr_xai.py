@@ -296,7 +296,7 @@ def test_the_papers_size_can_be_estimated_without_its_data(questions, cases):
 
 
 def test_the_papers_size_cannot_be_run_without_its_data(tmp_path):
-    with pytest.raises(HeatproofError, match="--dataset DIR, or see with --dry-run"):
+    with pytest.raises(HeatproofError, match="fetch clevr-xai, or give its folder with --dataset DIR; --dry-run says"):
         heatproof.run("clevr-xai", preset="paper", out=tmp_path / "run")
 
 

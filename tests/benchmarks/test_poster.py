@@ -19,6 +19,7 @@ from heatproof.errors import HeatproofError
 from heatproof.experiments.poster import PARTS, TITLES, as_printed, claims, poster_table
 from heatproof.experiments.poster_page import write_poster
 from heatproof.experiments.rest import REACHED, others_of, reach, takers
+from run_files import forget
 from small_vqa import make_vqa
 from tiny_datasets import write_world
 
@@ -189,6 +190,7 @@ def test_the_command_prints_all_and_adds_it_to_the_page(run, monkeypatch, capsys
 def test_without_kept_heatmaps_all_else_is_told(run, tmp_path):
     folder: Path = tmp_path / "bare"
     shutil.copytree(run.folder, folder)
+    forget(folder, "heatmaps")
     shutil.rmtree(folder / "heatmaps")
     beside = write_poster(folder)
     assert "--keep-heatmaps" in beside.without

@@ -142,6 +142,6 @@ def relevance_of(heatmaps: Heatmaps, opened: OpenedQuestions, index: int) -> NDA
     heatmap, _ = heatmaps.usable(opened.names[index], opened.space)
     if heatmap is None or not np.isfinite(heatmap).all():
         return None
-    pooled: NDArray[np.float64] = (np.maximum(heatmap, 0) ** 2).sum(0)
+    pooled: NDArray[np.float64] = (np.maximum(heatmap.astype(np.float64), 0) ** 2).sum(0)
     total = float(pooled.sum())
     return pooled / total if total > 0 else None
