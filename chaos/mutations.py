@@ -85,8 +85,8 @@ def mutations(folder: Path, count: int, seed: int = 0, resumed_every: int = 10) 
         try:
             same = everything(copy) == wanted
             found["says the same"] += same and changed
-            if not same and not path.exists():
-                found["gone, and not said"] += 1  # what is not there is not read
+            if not same and path.name == "verdict.json" and not path.exists():
+                found["verdict removed: none is shown"] += 1  # as of a run that is older than verdicts
             elif not same:
                 found["silently wrong"] += 1
                 print(f"silently wrong: {path.relative_to(copy)}, {how}")

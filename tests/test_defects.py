@@ -288,11 +288,9 @@ def test_settings_of_torch_change_no_result(method):
         torch.set_default_dtype(torch.float32)
 
 
-def test_settings_of_torch_change_no_run(tmp_path):
-    from toy_benchmark import Toy
-
-    runs = [heatproof.run(Toy(), explainers="gradient", target="logit", out=tmp_path / "a")]
+def test_settings_of_torch_change_no_run(toy, tmp_path):
+    runs = [heatproof.run(toy(), explainers="gradient", target="logit", out=tmp_path / "a")]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        runs.append(heatproof.run(Toy(), explainers="gradient", target="logit", out=tmp_path / "b"))
+        runs.append(heatproof.run(toy(), explainers="gradient", target="logit", out=tmp_path / "b"))
     first, second = (json.dumps(run.leaderboard()["mean"].to_list()) for run in runs)
     assert first == second

@@ -22,14 +22,14 @@ from heatproof.report.sections import read_sections, write_section
 from heatproof.story import Paragraph, Section
 from heatproof.workspace import sweep, write_whole
 from tiny_datasets import flip
-from toy_benchmark import Toy
 
 TESTS = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("toy")
 EXPLAINERS = ("gradient", "random")
 
 
 def run_toy(folder: Path, explainers=EXPLAINERS, **options) -> heatproof.Run:
-    return heatproof.run(Toy(), explainers=list(explainers), target="logit", out=folder, **options)
+    return heatproof.run("toy", explainers=list(explainers), target="logit", out=folder, **options)
 
 
 def numbers(run: heatproof.Run) -> list[object]:
@@ -40,7 +40,7 @@ def numbers(run: heatproof.Run) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> heatproof.Run:
+def made(toy, tmp_path_factory) -> heatproof.Run:
     run = run_toy(tmp_path_factory.mktemp("made") / "run", keep_heatmaps=True)
     write_section(run.files, run.manifest["explainers"][0]["folder"], Section("Words", (Paragraph("some"),)))
     return run

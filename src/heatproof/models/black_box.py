@@ -182,7 +182,7 @@ class Address:
         body = json.dumps({"instances": inputs.tolist()}).encode()
         request = Request(self.url, body, {"Content-Type": "application/json", "Accept": "application/json"})
         try:
-            with urlopen(request, timeout=PATIENCE) as response:
+            with urlopen(request, timeout=PATIENCE) as response:  # the user names the address  # nosec B310
                 answer = json.load(response)
         except HTTPError as problem:
             said = problem.read(300).decode("utf-8", "replace").strip()
