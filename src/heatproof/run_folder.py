@@ -263,7 +263,8 @@ class RunFolder:
     def listed(self, kind: str, explainer: str, suffix: str) -> list[Path]:
         """The files of an explainer that are there, or should be."""
         start = f"{kind}/{explainer}/"
-        known = [self.path(name) for name in self.ledger if name.startswith(start) and name.endswith(suffix)]
+        named = [name for name in self.ledger if name.startswith(start) and name.endswith(suffix)]
+        known = [self.path(name) for name in named if not self.is_removed(name)]
         return sorted({*known, *self.path(kind, explainer).glob(f"*{suffix}")})
 
     def counted(self) -> dict[str, str] | None:
@@ -331,7 +332,11 @@ class RunFolder:
 
     def has_file(self, path: Path) -> bool:
         """Whether a file is there, or should be."""
-        return path.is_file() or self.name(path) in self.ledger
+        return path.is_file() or (self.name(path) in self.ledger and not self.is_removed(self.name(path)))
+
+    def is_removed(self, name: str) -> bool:
+        """Whether a file is gone because somebody removed all heatmaps, which nothing but pictures hangs on."""
+        return name.startswith(f"{HEATMAPS}/") and not self.path(HEATMAPS).exists()
 
     # files of each kind
 

@@ -62,9 +62,9 @@ def test_the_matrix_shows_every_pair_and_frames_those_found(page, findings):
 def test_bars_of_classes_are_as_long_as_their_focus(page, findings):
     classes, partners = (pl.read_csv(findings / f"{name}.csv") for name in ("classes", "partners"))
     names = [*classes["target_class"], *partners["other_class"]]
-    assert texts(page, ".further .sortable tbody th") == names
+    assert texts(page, ".further .sortable tbody th")[: len(names)] == names  # single pictures come behind them
     script = "return [...document.querySelectorAll('.bar')].map(b => b.firstChild.clientWidth / b.clientWidth)"
-    assert page.execute_script(script) == pytest.approx([*classes["focus"], *partners["focus"]], abs=0.02)
+    assert page.execute_script(script)[: len(names)] == pytest.approx([*classes["focus"], *partners["focus"]], abs=0.02)
 
 
 @pytest.mark.parametrize("width", [1400, 500])

@@ -228,7 +228,7 @@ def test_biases_of_a_classifier_that_says_its_own_size(tmp_path):
 def test_all_benchmarks_take_explainers_and_one_case_takes_a_network(tmp_path):
     shown = call("run", "all", "--dry-run", "--explainers", "gradient", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.count("gradient ") == 4  # SVEA explains two quantities
+    assert shown.stdout.count("gradient ") == 6  # SVEA explains two quantities, CLEVR-XAI has two sets of questions
     (tmp_path / "net.py").write_text(
         "import torch\n\n\ndef build():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 10))\n"
     )

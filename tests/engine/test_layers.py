@@ -11,6 +11,7 @@ from heatproof.cli.app import app
 from heatproof.results.run import Results
 from heatproof.run_folder import MANIFEST
 from nets import make_picture_net
+from run_files import write_manifest
 
 SPECS = "gradient,grad_cam,grad_cam:layer=conv2,sise,randomised:layer_cam"
 READ = {"grad_cam": "relu3", "grad_cam:layer=conv2": "conv2", "sise": "relu3", "randomised:layer_cam": "relu3"}
@@ -34,7 +35,7 @@ def test_a_folder_from_before_is_still_read(tmp_path):
     manifest = json.loads((tmp_path / MANIFEST).read_text())
     for entry in manifest["explainers"]:
         del entry["layers"]
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    write_manifest(tmp_path, manifest)
     assert Results(tmp_path).layers == {}
     assert "reads <code>" not in heatproof.load_run(tmp_path).report().read_text()
     again = heatproof.run("svea", explainers="grad_cam", limit=3, out=tmp_path)

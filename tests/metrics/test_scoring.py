@@ -144,9 +144,16 @@ def test_every_metric_of_ours_says_what_a_uniform_map_gets() -> None:
     ours = {name: metric for name, metric in metrics.items() if metric.function.__module__.startswith("heatproof.")}
     said = {name: metric.uniform for name, metric in ours.items()}
     assert said == {
-        **dict.fromkeys(("mass_accuracy", "rank_accuracy", "pointing_game"), "mask_share"),
-        **dict.fromkeys(("focus", "focus_best"), "half"),
+        **dict.fromkeys(("mass_accuracy", "rank_accuracy", "pointing_game", "attribution_precision"), "mask_share"),
+        **dict.fromkeys(("focus", "focus_best", "pixel_auc"), "half"),
         **dict.fromkeys(("drop", "increase", "roe_accuracy"), "window"),
+        **dict.fromkeys(("average_precision", "best_iou", "adaptive_iou", "pixel_accuracy"), "everything"),
+        **dict.fromkeys(("attribution_recall", "attribution_accuracy", "dual_polarity_precision"), "balanced"),
+        **{"segmentation_ap": "balanced", "attribution_f1": "balanced_f1", "lift": "one"},
+        **dict.fromkeys(("object_top_n", "object_top_n_mean", "off_objects"), "scene"),
+        **dict.fromkeys(("mass_selectivity", "rank_selectivity"), "scene"),
+        **dict.fromkeys(("object_selectivity", "object_selectivity_mean"), "scene"),
+        **{name: None for name, metric in ours.items() if metric.needs == ("effects",)},  # said row by row
     }
 
 

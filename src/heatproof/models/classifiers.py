@@ -226,13 +226,14 @@ def unpacked(name: str | None, made: Any) -> Classifier:
 def read_labels(path: Path) -> dict[str, int]:
     """What the outputs mean: a CSV with a column label, and a column index unless the rows are in order."""
     rows = read_table(path, ("label",))
-    names = [row["label"] for row in rows]
-    if len(set(names)) < len(names):
-        raise HeatproofError(f"{path}: the label {twice(names)!r} is there twice.")
     try:
-        return {row["label"]: int(row.get("index") or place) for place, row in enumerate(rows)}
+        found = list(dict.fromkeys((row["label"], int(row.get("index") or place)) for place, row in enumerate(rows)))
     except ValueError as problem:
         raise HeatproofError(f"{path}: index must be the number of an output: {problem}.") from problem
+    names = [label for label, _ in found]  # a table of pictures says the same of a label many times
+    if len(set(names)) < len(names):
+        raise HeatproofError(f"{path}: the label {twice(names)!r} is there twice, with another index.")
+    return dict(found)
 
 
 def with_options(

@@ -89,7 +89,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
         tensors = load_file(path)
     except Exception as problem:  # its own kinds of errors, which are not public
         raise HeatproofError(f"{path} cannot be read as safetensors: {problem}.") from problem
-    return {name: halved_as_single(tensor).numpy() for name, tensor in tensors.items()}
+    return {name: halved_as_single(tensor).cpu().numpy() for name, tensor in tensors.items()}
 
 
 def halved_as_single(tensor: torch.Tensor) -> torch.Tensor:
