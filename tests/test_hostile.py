@@ -155,7 +155,13 @@ def test_latex_and_references(run):
         assert macro not in text
     library = bibtexparser.parse_string(run.export("bibtex"))
     assert not library.failed_blocks
-    assert {"ariasduart2022focus", "simonyan2014saliency", "heatproof"} == {entry.key for entry in library.entries}
+    assert {
+        "ariasduart2022focus",
+        "ariasduart2023confusion",
+        "cedro2026scaling",
+        "simonyan2014saliency",
+        "heatproof",
+    } == {entry.key for entry in library.entries}
 
 
 def test_the_terminal(run, tmp_path):
