@@ -1,4 +1,4 @@
-"""No metric can be won by a map that says nothing: constant, random and other-question maps, on all that are registered.
+"""No metric is won by a map that says nothing: constant, random and other-question maps, on all that are registered.
 
 Two questions are asked about each of many scenes, about objects of their own. References: what each metric states for a
 uniform map (`metrics.uniform`), and by hand where that depends on the scene.
@@ -46,7 +46,7 @@ BEATEN = {
 
 @cache
 def world() -> dict[str, Tensor]:
-    """Scenes with five objects of different sizes; of each two cases, both are about one, each about its own objects."""
+    """Scenes with five objects of different sizes; of each, two cases are about objects of their own."""
     draw = np.random.default_rng(7)
     objects = np.zeros((SCENES, OBJECTS, SIDE, SIDE), bool)
     for scene in objects:
