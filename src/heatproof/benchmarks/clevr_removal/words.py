@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heatproof.benchmarks.clevr_removal.effects import LEAST, Asked
 from heatproof.benchmarks.clevr_xai import rows as questions_of
@@ -56,8 +56,7 @@ def caption(one: Asked, intervention: str) -> str:
 
 def sections(network: Vqa, measured: Sequence[Asked], shown: Sequence[Asked], intervention: str) -> tuple[Section, ...]:
     """Some cases with their changed pictures; what masks say and what is; the network's own consistency."""
-    folder = folder_of(measured[0].question.dataset)
-    plates = [plate(network, one, folder, intervention) for one in shown[:PLATES]]
+    plates = [plate(network, one, intervention) for one in shown[:PLATES]]
     found = [Section("What if it were not there?" if intervention == "remove" else "What if it were another?", plates)]
     if table := masks_table(measured):
         found.append(Section("Do the masks tell the truth?", [table]))
@@ -66,9 +65,10 @@ def sections(network: Vqa, measured: Sequence[Asked], shown: Sequence[Asked], in
     return tuple(found)
 
 
-def plate(network: Vqa, one: Asked, folder: Any, intervention: str) -> Plate:
-    """A case with a picture for every change, the largest effect first."""
+def companions(network: Vqa, one: Asked, intervention: str) -> list[tuple[str, str]]:
+    """The picture as it is and after every change, the largest effect first; under each what it does to the answer."""
     assert one.question.scene is not None
+    folder = folder_of(one.question.dataset)
     wanted = wanted_of([one.question.scene], intervention)
     said = network.answers[one.answer]
     pictures = [(f"as it is: {said}, probability {one.probability:.3f}", address(read_changed(folder, wanted[0])))]
@@ -78,6 +78,12 @@ def plate(network: Vqa, one: Asked, folder: Any, intervention: str) -> Plate:
             f" logit {signed(-one.effects['logit'][place])}, probability {signed(-one.effects['probability'][place])}"
         )
         pictures.append((text, address(read_changed(folder, wanted[1 + place]))))
+    return pictures
+
+
+def plate(network: Vqa, one: Asked, intervention: str) -> Plate:
+    """A case with a picture for every change."""
+    pictures = companions(network, one, intervention)
     title = f"{one.question.text} {in_words(one.question.answer)}"
     return Plate(title, "Under each picture: the network's answer, and what changes of its first one.", pictures)
 
