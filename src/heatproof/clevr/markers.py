@@ -23,6 +23,8 @@ LEAD = 3.0
 """Pixels by which it is nearer to its object than to any other."""
 REACH = 9.0
 """Pixels from its middle to the object, at most."""
+AROUND = int(2 * REACH + LEAD) + SIDE
+"""Pixels around an object that decide where its marker can stand; what is farther away is not looked at."""
 
 
 def beside(ids: NDArray[Any], thing: int) -> tuple[int, int] | None:
@@ -32,17 +34,19 @@ def beside(ids: NDArray[Any], thing: int) -> tuple[int, int] | None:
     """
     from scipy.ndimage import binary_erosion, distance_transform_edt
 
-    whose = ids == thing
-    if not whose.any():
+    rows, columns = np.nonzero(ids == thing)
+    if not len(rows):
         return None
-    own = distance_transform_edt(~whose)
-    rest = (ids != 0) & ~whose
-    others = distance_transform_edt(~rest) if rest.any() else np.full(ids.shape, np.inf)
+    top, left = (max(0, int(places.min()) - AROUND) for places in (rows, columns))
+    near = ids[top : int(rows.max()) + AROUND + 1, left : int(columns.max()) + AROUND + 1]
+    own = distance_transform_edt(near != thing)
+    rest = (near != 0) & (near != thing)
+    others = distance_transform_edt(~rest) if rest.any() else np.full(near.shape, np.inf)
     width = SIDE + 2 * CLEAR
-    room = binary_erosion(ids == 0, np.ones((width, width), dtype=bool))  # beyond the edge there is none
+    room = binary_erosion(near == 0, np.ones((width, width), dtype=bool))  # beyond the edge there is none
     own = np.where(room & (others >= own + LEAD), own, np.inf)
     row, column = np.unravel_index(int(own.argmin()), own.shape)
-    return (int(row), int(column)) if own[row, column] <= REACH else None
+    return (top + int(row), left + int(column)) if own[row, column] <= REACH else None
 
 
 def covered(place: tuple[int, int], shape: tuple[int, int]) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from heatproof.benchmarks.clevr_removal.effects import LEAST, Asked
 from heatproof.benchmarks.clevr_xai import rows as questions_of
+from heatproof.benchmarks.svea.words import rank_correlation
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.changed_pictures import folder_of, read_changed, wanted_of
 from heatproof.clevr.interventions import RULES
@@ -208,12 +209,16 @@ def agreement(table: pl.DataFrame, columns: Sequence[Column]) -> list[str]:
         one, other = (lines.filter(c.condition).select("explainer", "target", "mean") for c in (mass, column))
         both = one.join(other, on=["explainer", "target"], suffix="_effect")
         both = both.filter(~pl.col("explainer").str.split(":").list.first().is_in(NO_METHODS))
-        if len(both) >= 3:
-            rho = both.select(pl.corr("mean", "mean_effect", method="spearman")).item()
-            found.append(f"{column.metric} {rho:.2f}")
-    told = f"Spearman correlation of mass accuracy ({mass.ground_truth}) over {len(both)} methods with "
+        if len(both) > FEWEST:
+            rho, low, high = rank_correlation(both["mean"].to_list(), both["mean_effect"].to_list())
+            found.append(f"{column.metric} {rho:.2f} ({low:.2f} to {high:.2f})")
+    told = (
+        f"Spearman correlation of mass accuracy ({mass.ground_truth}) over {len(both)} methods, with 95 % intervals: "
+    )
     return [told + ", ".join(found) + "."] if found else []
 
 
+FEWEST = 3
+"""Methods whose order tells nothing."""
 NO_METHODS = ("constant", "random", "centre", "edges", "object_size", "true_effects", "oracle", "input_magnitude")
 """Floors and ceilings, which would agree with anything."""
