@@ -28,6 +28,8 @@ OF_SCENES = {
 """They need all objects of a scene, or another truth: tests/metrics/test_objects.py."""
 OF_EFFECTS = {name for name, metric in metrics.items() if "effects" in metric.needs}
 """They need what each object does to the answer, and no uniform map is known for it: tests/metrics/test_effects.py."""
+OF_TWINS = {name for name, metric in metrics.items() if "twins" in metric.needs}
+"""They compare two networks: tests/metrics/test_twin_scores.py."""
 SPACES = [(9,), (2,), (5, 6), (1, 7), (3, 4, 2)]
 CASES = 6
 
@@ -70,7 +72,7 @@ def with_mask(batch: Batch, mask: Tensor) -> Batch:
 
 def test_all_that_can_be_scored_is_tested() -> None:
     assert {"mass_accuracy", "rank_accuracy", "pointing_game", "focus"} <= set(GENERIC)
-    named = {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES, *OF_EFFECTS, *SIGNED}
+    named = {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES, *OF_EFFECTS, *OF_TWINS, *SIGNED}
     assert set(metrics) - set(GENERIC) == named
 
 

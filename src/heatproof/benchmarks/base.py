@@ -137,8 +137,12 @@ class OpenedCases(ABC):
     def sampled(self: AnyOpened) -> AnyOpened:
         """The same with those examples only that are kept unless a run keeps all."""
         examples = dict(islice(self.story.examples.items(), self.sample))
-        captions = {case: caption for case, caption in self.story.captions.items() if case in examples}
-        return replace(self, story=replace(self.story, examples=examples, captions=captions))
+        captions, companions = (
+            {case: found for case, found in told.items() if case in examples}
+            for told in (self.story.captions, self.story.companions)
+        )
+        told = replace(self.story, examples=examples, captions=captions, companions=companions)
+        return replace(self, story=told)
 
     def chunks(self, most: int | None = None) -> list[Chunk]:
         """The cases of every model in pieces of `per_chunk`, or each of these in even ones of at most `most`."""
