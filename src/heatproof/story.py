@@ -29,6 +29,11 @@ class MetricWords:
     """Whether theory knows its ends: random maps score as uniform ones, and the true mask is best."""
 
     @property
+    def best(self) -> float:
+        """The best value that there is."""
+        return self.range[1 if self.higher_is_better else 0]
+
+    @property
     def heading(self) -> str:
         """The title with the direction in which it is better."""
         return f"{self.title} {'↑' if self.higher_is_better else '↓'}"

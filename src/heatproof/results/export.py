@@ -47,10 +47,6 @@ class Marked:
         return None if low is None or high is None else (high - low) / 2
 
     @property
-    def around(self) -> str:
-        return "" if self.half is None else f"{100 * self.half:.1f}"
-
-    @property
     def marks(self) -> str:
         return self.groups + (NO_BETTER if self.no_better_than else "")
 
@@ -254,7 +250,7 @@ def as_markdown(run: Results) -> str:
 
     def score(marked: Marked) -> str:
         mean = f"**{marked.mean}**" if marked.best else marked.mean
-        return " ".join(filter(None, [mean, f"±{marked.around}" if marked.around else "", marked.marks]))
+        return " ".join(filter(None, [mean, marked.cell.around, marked.marks]))
 
     parts = []
     for table in paper_tables(run):
@@ -272,8 +268,10 @@ def as_latex(run: Results) -> str:
 
     def score(marked: Marked) -> str:
         mean = f"\\textbf{{{marked.mean}}}" if marked.best else marked.mean
-        around = f" $\\pm$ {marked.around}" if marked.around else ""
-        return mean + around + (f"\\,\\textsuperscript{{{latex(marked.marks)}}}" if marked.marks else "")
+        around = latex(marked.cell.around)
+        return " ".join(filter(None, [mean, around])) + (
+            f"\\,\\textsuperscript{{{latex(marked.marks)}}}" if marked.marks else ""
+        )
 
     parts = ["% Needs \\usepackage{booktabs}.\n"]
     benchmark = str(run.manifest["configuration"]["benchmark"])

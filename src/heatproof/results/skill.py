@@ -73,7 +73,7 @@ class Scale:
         floors = [place for place, family in here if family == "floor"]
         ceilings = [place for place, family in here if family == "ceiling"]
         best = np.fmax if self.words.higher_is_better else np.fmin
-        end = self.words.range[1 if self.words.higher_is_better else 0]
+        end = self.words.best
         if not floors or not (ceilings or np.isfinite(end)):
             return None
         ceiling = best.reduce(means[:, ceilings], axis=1) if ceilings else np.full(len(means), end)

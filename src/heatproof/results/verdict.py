@@ -266,7 +266,7 @@ def contest(evidence: Evidence, columns: Columns, target: str) -> Judged | None:
         evidence.seed,
         clusters,
         by_model if len(by_model) > 1 else None,
-        words.range[1] - words.range[0],
+        words.range,
     )
     return judged(evidence, columns.variant, target, names, families, held)
 
