@@ -216,7 +216,7 @@ def show_pictures(found: Findings) -> None:
     from heatproof.experiments.bias_pictures import group_words, named_first, reach
 
     if found.drawn is None:
-        say("pictures: this run does not say which picture lies in which tile; run it again for that")
+        say("pictures: this run does not say which picture lies in which tile; heatproof run focus does")
         return
     groups, named = found.drawn.groups.filter("found"), named_first(found.drawn).filter("named")
     if named.is_empty():

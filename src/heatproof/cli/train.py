@@ -227,6 +227,7 @@ def relation_network(
     """The Relation Network that CLEVR-XAI's authors probably used, on any data set with questions. A GPU's work.
 
     Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    Done, it goes on with more --epochs.
 
     Example: heatproof train relation-network CLEVR_v1.0 --device cuda --out net.npz, then heatproof run clevr-xai
     --weights net.npz
