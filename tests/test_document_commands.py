@@ -98,7 +98,7 @@ def typed(page: Path) -> list[str]:
 
 
 def scripts(page: Path) -> list[str]:
-    """Python that needs what a reader brings: `py` behind its fence; `python` runs anywhere (tests/test_documents.py)."""
+    """Python that needs what a reader brings: `py` behind its fence; `python` runs anywhere, in test_documents.py."""
     return [block for kind, block in blocks(page.read_text(encoding="utf-8")) if kind == "py"]
 
 
