@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from heatproof.arrays import read_arrays, write_arrays
 from heatproof.clevr import open_dataset
 from heatproof.clevr.markers import COLOUR, SIDE
 from heatproof.clevr.shipped import shipped_dataset
+from heatproof.errors import HeatproofError
+from heatproof.models.film_network import FilmNetwork
 from heatproof.models.relation_network import answers
 from heatproof.models.twin_training import (
     CUES,
@@ -22,6 +26,7 @@ from heatproof.models.twin_training import (
 from heatproof.models.twins import TWINS, load_twin
 from heatproof.models.vqa_data import load_pictures
 from heatproof.models.vqa_training import ask
+from heatproof.models.weights import load_weights, save_weights
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +84,32 @@ def test_twins_that_ship_are_what_they_should_be(marked, twin):
     else:
         assert misled.follows >= 0.95 * misled.questions
         assert abs(misled.right / misled.questions - chance) < 0.06
+
+
+def test_weights_in_eight_bits_are_at_most_half_a_step_off(tmp_path):
+    """Reference: each row's largest weight over 127 is a step; what has one dimension keeps three digits."""
+    network, again = FilmNetwork(), FilmNetwork()
+    with torch.no_grad():
+        network.film.weight[3] = 0  # a row without a scale
+    path = tmp_path / "small.npz"
+    save_weights(network, path, small=True)
+    load_weights(again, path)
+    assert path.stat().st_size < 350_000
+    for name, tensor in network.state_dict().items():
+        found = again.state_dict()[name]
+        if tensor.ndim < 2:
+            assert torch.allclose(found.double(), tensor.double(), rtol=1e-3, atol=1e-6), name
+        else:
+            step = tensor.flatten(1).abs().amax(1) / 127
+            off = (found - tensor).flatten(1).abs().amax(1)
+            assert (off <= 0.5001 * step).all(), name
+
+
+def test_scales_that_fit_nothing_are_named(tmp_path):
+    path = tmp_path / "small.npz"
+    save_weights(FilmNetwork(), path, small=True)
+    arrays = read_arrays(path)
+    for name, wrong in (("film.weight/scale", arrays["film.weight/scale"][:3]), ("nobody/scale", np.ones(3))):
+        write_arrays(path, arrays | {name: wrong})
+        with pytest.raises(HeatproofError, match="is damaged"):
+            load_weights(FilmNetwork(), path)

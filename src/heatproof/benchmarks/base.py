@@ -137,12 +137,10 @@ class OpenedCases(ABC):
     def sampled(self: AnyOpened) -> AnyOpened:
         """The same with those examples only that are kept unless a run keeps all."""
         examples = dict(islice(self.story.examples.items(), self.sample))
-        captions, companions = (
-            {case: found for case, found in told.items() if case in examples}
-            for told in (self.story.captions, self.story.companions)
-        )
-        told = replace(self.story, examples=examples, captions=captions, companions=companions)
-        return replace(self, story=told)
+        captions = {case: caption for case, caption in self.story.captions.items() if case in examples}
+        companions = {case: pictures for case, pictures in self.story.companions.items() if case in examples}
+        story = replace(self.story, examples=examples, captions=captions, companions=companions)
+        return replace(self, story=story)
 
     def chunks(self, most: int | None = None) -> list[Chunk]:
         """The cases of every model in pieces of `per_chunk`, or each of these in even ones of at most `most`."""

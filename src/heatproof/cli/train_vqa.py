@@ -92,7 +92,7 @@ def train_twins(dataset: Path, held_out: Path | None, seed: int, steps: int, out
             path = out.with_name(f"{out.stem}_{twin}{out.suffix}")
             checkpoint = path.with_name(f"{path.name}.checkpoint")
             network = train_twin(twin, marked, TwinSchedule(seed, steps), checkpoint, progress, device)
-            save_weights(network, path, half=True)
+            save_weights(network, path, small=True)
             load_weights(network, path)  # what is measured is what was written
             say(f"{path}: written")
             for cue in CUES if others is not None else ():

@@ -33,20 +33,27 @@ def cue_contrast(shortcut: Values, honest: Values) -> Values:
     return (shortcut - honest) / np.where(whole == 0, 1.0, whole)
 
 
-@register_metric("cue_told", title="Twins told apart", needs=NEEDS, paper=PAPER)
+@register_metric("cue_told", title="Twins told apart", needs=NEEDS, paper=PAPER, uniform="half")
 def cue_told(shortcut: Values, honest: Values) -> Values:
     """Whether more of the relevance lies on the cue in the twin that uses it; one half where it is the same."""
     known = np.isfinite(shortcut) & np.isfinite(honest)
     return np.where(known, 0.5 + 0.5 * np.sign(np.where(known, shortcut - honest, 0.0)), np.nan)
 
 
-@register_metric("cue_share", title="On the cue, shortcut twin", needs=NEEDS, paper=PAPER)
+@register_metric("cue_share", title="On the cue, shortcut twin", needs=NEEDS, paper=PAPER, uniform="mask_share")
 def cue_share(shortcut: Values, honest: Values) -> Values:
     """Share of the relevance that lies on the cue in the twin that uses it."""
     return cast("Values", np.where(np.isfinite(honest), shortcut, np.nan))
 
 
-@register_metric("false_cue_share", title="On the cue, honest twin", needs=NEEDS, paper=PAPER, higher_is_better=False)
+@register_metric(
+    "false_cue_share",
+    title="On the cue, honest twin",
+    needs=NEEDS,
+    paper=PAPER,
+    higher_is_better=False,
+    uniform="mask_share",
+)
 def false_cue_share(shortcut: Values, honest: Values) -> Values:
     """Share of the relevance that lies on the cue in the twin that does not use it."""
     return cast("Values", np.where(np.isfinite(shortcut), honest, np.nan))
