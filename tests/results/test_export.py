@@ -19,6 +19,7 @@ from heatproof.explainers import explainers
 from heatproof.harmless import latex
 from heatproof.metrics import metrics
 from heatproof.results.bibliography import accented, reference, references
+from heatproof.results.export import stacked
 from heatproof.results.tables import Cell
 
 
@@ -120,6 +121,14 @@ def test_latex_is_whole(run):
         "Bold",
     ):
         assert all(words in caption for caption in captions), words
+
+
+def test_latex_has_a_cell_under_every_heading(run):
+    for table in run.export("latex").split(r"\toprule")[1:]:
+        rows = [line for line in table.split(r"\bottomrule")[0].splitlines() if line.endswith(r" \\")]
+        assert len({row.count(" & ") for row in rows}) == 1
+    assert stacked("Mass accuracy ↑") == r"\shortstack[r]{Mass accuracy \\ $\uparrow$}"
+    assert stacked("Drop_% ↓") == r"Drop\_\% $\downarrow$"
 
 
 @pytest.mark.parametrize(

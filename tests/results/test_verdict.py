@@ -11,7 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from heatproof.results.verdict import Verdict, group_letters, judge, read_verdict
+from heatproof.results.glances import group_letters
+from heatproof.results.verdict import Verdict, judge, read_verdict
 from heatproof.story import Column, MetricWords
 from judging import DROP, MASS, NAN, evidence_of, part, steps, verdict_of
 
@@ -110,6 +111,21 @@ def test_no_case_that_has_a_truth():
     found = verdict_of([part(nothing, uniform=None)])
     assert found.contests == ()
     assert found.sentences == ()
+
+
+def test_a_glance_says_what_the_contest_would():
+    """Reference: the contest that is held where the other pooling is the one shown."""
+    rng = np.random.default_rng(1)
+    shifts = {"a": 0.0, "b": 0.02, "c": 0.3, "random": 0.1}
+    parts = [part({name: rng.random(40) + shift for name, shift in shifts.items()}, pooling=p) for p in "pq"]
+    first, other = (verdict_of(parts, families={"random": "floor"}, columns=[Column("mass", "", p)]) for p in "pq")
+    (contest,) = other.contests
+    said = {(e.explainer, e.groups, e.rank, e.rank_low, e.rank_high) for e in contest.methods}
+    assert {(g.explainer, g.groups, g.rank, g.rank_low, g.rank_high) for g in first.glances} == said
+    floors = {e.explainer: contest.against_floor(e, True) for e in contest.methods}
+    assert {g.explainer: g.floor for g in first.glances} == floors
+    assert {(g.metric, g.ground_truth, g.pooling, g.target) for g in first.glances} == {("mass", "", "q", "logit")}
+    assert read_verdict(json.loads(json.dumps(first.plain()))) == first
 
 
 def test_a_ceiling_is_no_estimate_and_hits_of_a_method_are_one():

@@ -194,7 +194,7 @@ def everything(
         try:
             what = {"preset": preset, "explainers": explainers, "seed": seed, "device": device, "precision": precision}
             what |= options
-            how = {"resume": resume, "jobs": jobs, "engine": engine, "address": address}
+            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": engine, "address": address}
             how |= {"until_settled": until_settled, "margin": margin}
             run_or_estimate(name, folder, what, how, dry_run, quiet)
         except typer.Exit as end:

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
+from heatproof.results.glances import BASELINES
 from heatproof.results.tables import Board
-from heatproof.results.verdict import BASELINES
 
 if TYPE_CHECKING:
     from heatproof.results.run import Results
@@ -121,28 +121,18 @@ def shown_variants(run: Results) -> dict[str, list[str]]:
 def contests(run: Results, explainers: Sequence[str]) -> list[list[Any]]:
     """What each contest says of its entrants: groups, rank with its interval, what is said where it beats no floor."""
     place = {name: number for number, name in enumerate(explainers)}
-    return [
-        [
-            judged.metric,
-            judged.ground_truth,
-            judged.pooling,
-            judged.target,
-            [
-                [
-                    place[e.explainer],
-                    e.target,
-                    e.groups,
-                    e.rank,
-                    e.rank_low,
-                    e.rank_high,
-                    judged.against_floor(e, run.story.metric[judged.metric].higher_is_better),
-                ]
-                for e in judged.entrants
-                if e.explainer in place
-            ],
+    found: dict[tuple[str, ...], list[list[Any]]] = {}
+    for judged in run.verdict.contests:
+        higher = run.story.metric[judged.metric].higher_is_better
+        found[judged.metric, judged.ground_truth, judged.pooling, judged.target] = [
+            [place[e.explainer], e.target, e.groups, e.rank, e.rank_low, e.rank_high, judged.against_floor(e, higher)]
+            for e in judged.entrants
+            if e.explainer in place
         ]
-        for judged in run.verdict.contests
-    ]
+    for g in run.verdict.glances:
+        said = [place[g.explainer], g.target, g.groups, g.rank, g.rank_low, g.rank_high, g.floor]
+        found.setdefault((g.metric, g.ground_truth, g.pooling, g.target), []).append(said)
+    return [[*reading, entrants] for reading, entrants in found.items()]
 
 
 def script_safe(content: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from heatproof.story import MetricWords
 NO_BETTER = "†"
 """Stands behind the score of a method that does not surely beat every floor."""
 TIES = 1e-12
+HEAD = 14
+"""Letters of a heading that are as wide as a score with its interval and marks."""
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,7 @@ def as_latex(run: Results) -> str:
     parts = ["% Needs \\usepackage{booktabs}.\n"]
     benchmark = str(run.manifest["configuration"]["benchmark"])
     for table in paper_tables(run):
-        lines = [" & ".join(map(latex, table.heads)), "\\midrule"]
+        lines = [" & ".join(map(stacked, table.heads)), "\\midrule"]
         for place, row in enumerate(table.rows):
             if row.line.is_baseline and place and not table.rows[place - 1].line.is_baseline:
                 lines.append("\\midrule")
@@ -293,6 +296,15 @@ def as_latex(run: Results) -> str:
             "  \\end{tabular}\n\\end{table}\n"
         )
     return "\n".join(parts)
+
+
+def stacked(head: str) -> str:
+    """A heading in LaTeX, over several lines where it is wider than the numbers below it."""
+    lines = textwrap.wrap(head, HEAD, break_long_words=False, break_on_hyphens=False)
+    if len(lines) < 2:
+        return latex(head)
+    written = r" \\ ".join(map(latex, lines))
+    return rf"\shortstack[r]{{{written}}}"
 
 
 FORMATS: dict[str, Callable[[Results], str]] = {

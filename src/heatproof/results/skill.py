@@ -46,7 +46,10 @@ class Scale:
         both = np.concatenate([means[None], resampled])
         found = np.full_like(both, np.nan)
         ends: dict[tuple[str, ...], tuple[NDArray[np.float64], NDArray[np.float64]] | None] = {}
-        for place, (model, target, _) in enumerate(keys):
+        explained = {target for _, target, _ in keys if target}
+        for place, (model, own, _) in enumerate(keys):
+            # What explains no quantity has the scale of the only one there is; of several, that of all their floors.
+            target = own or (next(iter(explained)) if len(explained) == 1 else "")
             if (model, target) not in ends:
                 ends[model, target] = self.ends(keys, both, model, target)
             if (here := ends[model, target]) is not None:

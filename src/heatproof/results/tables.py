@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
-from heatproof.results.verdict import BASELINES, Entrant, Judged
+from heatproof.results.glances import BASELINES
+from heatproof.results.verdict import Entrant, Judged
 from heatproof.story import Column, MetricWords
 
 if TYPE_CHECKING:

@@ -147,7 +147,7 @@ class Leaderboard {
     this.table.tBodies[0].replaceChildren(...lines.map(line => this.row(line, heads, ranks)));
   }
 
-  // What a contest says of a line: there is one for all cases and networks under what is shown first.
+  // What a contest says of a line: there is one for every metric, truth and pooling, over all cases and networks.
   judged(metric, asked, line) {
     if (asked.subset || asked.model) return null;
     const [truth, pooling] = this.data.shown[metric] ?? ["", ""];
