@@ -46,13 +46,25 @@ class Values:
         void = "" if self.void is None else f", {self.void} (void)"
         return f"{self.inside} (object), {self.outside} (background){void}"
 
+    @cached_property
+    def table(self) -> bytes:
+        """What each value of a byte means."""
+        found = bytearray([VOID + 1]) * 256
+        for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
+            if value is not None and 0 <= value < len(found):
+                found[value] = meaning
+        return bytes(found)
+
     def truth(self, pixels: NDArray[Any], what: str) -> Truth:
         """Pixels (height, width) as truth; a value that nobody has named is an error."""
-        found = np.full(pixels.shape, VOID + 1, np.uint8)
-        for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
-            if value is not None:
-                found[pixels == value] = meaning
-        if (found > VOID).any():
+        if pixels.dtype == np.uint8:
+            found: Truth = np.frombuffer(pixels.tobytes().translate(self.table), np.uint8).reshape(pixels.shape)
+        else:
+            found = np.full(pixels.shape, VOID + 1, np.uint8)
+            for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
+                if value is not None:
+                    found[pixels == value] = meaning
+        if found.max(initial=0) > VOID:
             unknown = [int(value) for value in np.unique(pixels[found > VOID])]
             raise HeatproofError(
                 f"{what} has pixels of value {few(unknown)}, which is none of {self.words}; say what they mean with"
