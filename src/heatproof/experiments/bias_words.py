@@ -255,11 +255,13 @@ def of_pair(worst: pl.DataFrame, pair: Row) -> list[Row]:
 def focus_table(title: str, head: str, means: pl.DataFrame) -> Table:
     """Mean Focus by what the first column names, lowest first. One mosaic has no interval."""
     rows = []
-    for name, n, focus, low, high in means.iter_rows():
+    for name, n, focus, low, high, visible in means.iter_rows():
         span = f"{100 * low:.1f} to {100 * high:.1f}" if n > 1 else "–"
-        cells = [Cell(f"{100 * focus:.1f}", focus, bar=focus), Cell(span, low), Cell(str(n), n)]
+        gap = "–" if visible is None else f"{100 * visible:.1f}"
+        cells = [Cell(f"{100 * focus:.1f}", focus, bar=focus), Cell(span, low), Cell(str(n), n), Cell(gap, visible)]
         rows.append((name, cells))
-    return Table(title, [head, "Focus", "95 % interval", "mosaics"], rows)
+    note = "Visible gap: how far from another Focus so many mosaics would have shown it to lie, four times of five."
+    return Table(title, [head, "Focus", "95 % interval", "mosaics", "visible gap"], rows, note=note)
 
 
 def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
@@ -272,7 +274,7 @@ def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
             return Cell()
         gap = row["share"] - below
         interval = f"{percent(row['share_low'])} to {percent(row['share_high'])}"
-        title = f"{interval}, Focus {percent(row['focus'])}, n = {row['n']}, corrected {p_value(row)}"
+        title = f"{interval}, Focus {percent(row['focus'])}, n = {row['n']}, corrected {p_value(row)}{visible(row)}"
         shade = gap / below if gap < 0 else gap / (1 - below)
         return Cell(percent(row["share"]), title=title, shade=shade, framed=row["found"])
 
@@ -284,6 +286,13 @@ def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
 
 def percent(share: float) -> str:
     return f"{100 * share:.0f}"
+
+
+def visible(row: Row) -> str:
+    """What a test of so many mosaics would have shown."""
+    if row["p_corrected"] is None:
+        return ""
+    return f"; would have been found at {percent(row['visible'])} or less" if row["visible"] else "; hardly to be found"
 
 
 def p_value(row: Row) -> str:
