@@ -321,6 +321,7 @@ def test_the_marked_pictures_of_a_run_are_named_and_shown(biased_run):
     page = (biased_run.folder / "report.html").read_text(encoding="utf-8")
     assert "Pictures that draw most" in page
     assert "6 pictures named" in page
+    assert "on the rest" not in page, "mosaics show two classes alone"
     assert "6 of the 6 named for red lie in one, which has 6 pictures" in page
     without = write_bias(biased_run.folder)
     assert without.drawn is not None

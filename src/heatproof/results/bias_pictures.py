@@ -135,11 +135,15 @@ def find_pictures_that_draw(
 
 
 def with_looks(drawn: Drawn, features: Mapping[str, NDArray[Any]]) -> Drawn:
-    """The same with how named pictures lie in the network's own features, which are by picture."""
+    """The same with how named pictures lie in the network's own features, which are by picture.
+
+    Where a whole class is named there is nobody to set its pictures apart from.
+    """
+    whole = set(drawn.whole.select(PAIR).rows())
     looks = {
         pair: look_at(np.stack([features[file] for file in group["picture"]]), group["named"].to_numpy())
         for pair, group in by_pair(drawn.pictures)
-        if group["named"].any() and len(group) >= LEAST_PICTURES
+        if pair not in whole and group["named"].any() and len(group) >= LEAST_PICTURES
     }
     return replace(drawn, looks=looks)
 

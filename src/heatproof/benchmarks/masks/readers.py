@@ -24,6 +24,8 @@ from heatproof.mosaics.pictures import ENDINGS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MOST_PIXELS = 2**28
+"""Of a picture; annotations that say more are damaged."""
 Truth: TypeAlias = "NDArray[np.uint8]"
 """What is known of each position: OUTSIDE, INSIDE or VOID."""
 
@@ -223,6 +225,16 @@ def box_truth(size: tuple[int, int], boxes: Sequence[tuple[float, float, float, 
     for left, top, right, bottom in boxes:
         found |= ((rows > top) & (rows < bottom))[:, None] & ((columns > left) & (columns < right))
     return found
+
+
+def checked_size(height: Any, width: Any, what: str) -> tuple[int, int]:
+    """Height and width as whole numbers, once they are seen to be those of a picture, before memory is taken."""
+    for value in (height, width):
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < 1:
+            raise HeatproofError(f"{what} must have a height and a width of whole numbers, got {height!r}, {width!r}.")
+    if height * width > MOST_PIXELS:
+        raise HeatproofError(f"{what} is said to be {width}x{height}, which no picture of at most {MOST_PIXELS:,} is.")
+    return int(height), int(width)
 
 
 def digest_of(truth: Truth) -> bytes:
