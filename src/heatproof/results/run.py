@@ -90,7 +90,7 @@ class Results:
     def verdict(self) -> Verdict:
         """Who leads, who cannot be told apart, against floors, by cost, and how surely: see docs/verdict.md.
 
-        A run that is older than verdicts has an empty one.
+        A run that is older than verdicts, or was interrupted before it, has an empty one; a lost one is an error.
         """
         path = self.files.path(VERDICT)
-        return read_verdict(self.files.read_json(path)) if path.is_file() else Verdict()
+        return read_verdict(self.files.read_json(path)) if self.files.has_file(path) else Verdict()

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-from heatproof.benchmarks.masks.readers import MaskSource, Truth, box_truth
+from heatproof.benchmarks.masks.readers import MaskSource, Truth, box_truth, checked_size
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.lazy import np
 from heatproof.metrics.mask_scores import INSIDE, OUTSIDE, VOID
 
 PARTS = {"images": ("id", "file_name", "height", "width"), "annotations": ("image_id", "category_id"),
          "categories": ("id", "name")}  # fmt: skip
+IDS = {"images": ("id", "file_name"), "annotations": ("image_id", "category_id"), "categories": ("id", "name")}
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class CocoMasks(MaskSource):
 
     def truth(self, name: str, label: str) -> Truth:
         picture = self.pictures[name]
-        size = int(picture["height"]), int(picture["width"])
+        size = picture["height"], picture["width"]
         found = np.full(size, OUTSIDE, np.uint8)
         things = self.objects.get(name, {}).get(label, ())
         for crowd, meaning in ((True, VOID), (False, INSIDE)):
@@ -58,6 +59,7 @@ class CocoMasks(MaskSource):
         tools = mask_tools(self.place)
         try:
             if isinstance(segmentation, list):
+                require_near(segmentation, size, what)
                 runs = tools.merge(tools.frPyObjects(segmentation, *size))
             else:
                 runs = checked_runs(segmentation, size, what)
@@ -87,12 +89,24 @@ def checked_runs(runs: Any, size: tuple[int, int], what: str) -> dict[str, Any]:
     if list(runs["size"]) != list(size):
         raise HeatproofError(f"{what}: its run lengths are of size {list(runs['size'])}, the image is {list(size)}.")
     counts = runs["counts"]
+    if isinstance(counts, list) and not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise HeatproofError(f"{what}: its run lengths must be whole numbers from 0 on.")
     total = sum(counts) if isinstance(counts, list) else sum(decoded_counts(str(counts), what))
     if total != size[0] * size[1]:
         raise HeatproofError(
             f"{what}: its run lengths add up to {total:,} pixels, the image has {size[0] * size[1]:,}."
         )
     return {"size": list(size), "counts": counts}
+
+
+def require_near(polygons: Sequence[Any], size: tuple[int, int], what: str) -> None:
+    """Corners must lie about the picture: pycocotools walks along the edges pixel by pixel, however long they are."""
+    far = 2 * max(size)
+    for polygon in polygons:
+        if not isinstance(polygon, list) or not all(
+            isinstance(value, int | float) and -far <= value <= far for value in polygon
+        ):
+            raise HeatproofError(f"{what}: its polygons must be lists of numbers in or near the image.")
 
 
 def decoded_counts(text: str, what: str) -> list[int]:
@@ -148,13 +162,16 @@ def open_coco(place: Path, boxes: bool = False) -> CocoMasks:
             missing = [key for key in keys if not isinstance(entry, dict) or key not in entry]
             if missing:
                 raise HeatproofError(f"{place}: entry {number} of {part} has no {missing[0]!r}.")
+    for part, keys in IDS.items():
+        for number, entry in enumerate(content[part]):
+            wrong = [key for key in keys if not isinstance(entry[key], int | str)]
+            if wrong:
+                raise HeatproofError(f"{place}: {wrong[0]!r} of entry {number} of {part} must be a number or a text.")
     categories = {entry["id"]: str(entry["name"]) for entry in content["categories"]}
-    files = {entry["id"]: str(PurePosixPath(entry["file_name"]).with_suffix("")) for entry in content["images"]}
+    files = {entry["id"]: without_ending(str(entry["file_name"])) for entry in content["images"]}
     for entry in content["images"]:
-        if not all(isinstance(entry[key], int) and entry[key] > 0 for key in ("height", "width")):
-            raise HeatproofError(
-                f"{place}: image {entry['file_name']} must have a height and a width of whole numbers."
-            )
+        size = checked_size(entry["height"], entry["width"], f"{place}: image {entry['file_name']}")
+        entry["height"], entry["width"] = size
     objects: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for number, thing in enumerate(content["annotations"]):
         if thing["image_id"] not in files:
@@ -171,6 +188,11 @@ def open_coco(place: Path, boxes: bool = False) -> CocoMasks:
         mask_tools(place)  # so that it is missed before long work
     pictures = {files[entry["id"]]: entry for entry in content["images"]}
     return CocoMasks(place, boxes, pictures, objects, tuple(sorted(set(categories.values()))))
+
+
+def without_ending(name: str) -> str:
+    path = PurePosixPath(name)
+    return str(path.with_suffix("") if path.name else path)
 
 
 def read_json(place: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from heatproof.benchmarks.masks.readers import MaskSource, Truth, box_truth, read_pixels
+from heatproof.benchmarks.masks.readers import MaskSource, Truth, box_truth, checked_size, read_pixels
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 from heatproof.metrics.mask_scores import INSIDE, OUTSIDE, VOID
@@ -107,7 +107,7 @@ class VocBoxes(MaskSource):
         """Height and width, and of each object its class, its box, and whether it is difficult."""
         file = self.files[name]
         root = read_xml(file)
-        size = int(number(root, "size/height", file)), int(number(root, "size/width", file))
+        size = checked_size(number(root, "size/height", file), number(root, "size/width", file), str(file))
         things = []
         for thing in root.findall("object"):
             left, top, right, bottom = (
