@@ -178,6 +178,8 @@ def everything(
 ) -> None:
     """Every benchmark on what ships with Heatproof, one after the other, and one page over them all.
 
+    Those that have to render pictures first (clevr-removal), and those of plug-ins, are run by their names.
+
     Example: heatproof run all --preset standard
     """
     from heatproof.api import load_run, report
