@@ -163,7 +163,7 @@ class OtherQuestion(Around):
     """
 
     family = "floor"
-    paper = "Arras et al. 2022"
+    paper = "after Arras et al. 2022"
     cost = "as the other"
 
     def __post_init__(self) -> None:
