@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -142,6 +143,35 @@ def test_every_command_says_what_it_does_with_examples_that_are_understood():
             check_understood(line, f"heatproof {name} --help")
         for parameter in command.params:
             assert parameter.name == "help" or parameter.help, f"heatproof {name}: {parameter.opts} is not explained"
+
+
+def inline_code() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for code in re.findall(r"`([^`]+)`", without_blocks(page.read_text(encoding="utf-8"))):
+            yield page.name, code
+
+
+def test_options_between_words_exist():
+    chaos = "".join(path.read_text() for path in (ROOT / "chaos").glob("*.py"))
+    known = options_of(typer.main.get_command(app)) | set(re.findall(r'"(--[a-z-]+)"', chaos)) | {"--help"}
+    for page, code in inline_code():
+        words = [] if code.startswith("srun ") else code.split()
+        found = {word.partition("=")[0].strip("[]|,.:;)") for word in words if word.startswith("--")}
+        assert found <= known, f"{page}: {found - known}"
+
+
+def test_files_and_python_names_between_words_exist():
+    """`tests/metrics`, `heatproof.focus.bias`: what is named can be opened or imported."""
+    seen = 0
+    for page, code in inline_code():
+        if re.fullmatch(r"(tests|benchmarks|examples|src|docs|papers|chaos|facts|notebooks)/[\w/.-]+", code):
+            assert (ROOT / code).exists() or "NAME" in code, f"{page}: {code}"
+            seen += 1
+        name = re.match(r"heatproof(\.[a-z]\w+)+", code)
+        if name and name[0] != "heatproof.poolings":  # that is a group of entry points
+            assert pkgutil.resolve_name(name[0]) is not None, f"{page}: {code}"
+            seen += 1
+    assert seen > 30
 
 
 def test_links_lead_somewhere():
