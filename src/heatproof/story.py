@@ -29,6 +29,11 @@ class MetricWords:
     """Whether theory knows its ends: random maps score as uniform ones, and the true mask is best."""
 
     @property
+    def best(self) -> float:
+        """The best value that there is."""
+        return self.range[1 if self.higher_is_better else 0]
+
+    @property
     def heading(self) -> str:
         """The title with the direction in which it is better."""
         return f"{self.title} {'↑' if self.higher_is_better else '↓'}"
@@ -201,6 +206,7 @@ class Story:
     poolings   in the order in which tables show them; empty: that of the scores
     examples   titles of the cases whose heatmaps are kept, in the order of the page
     captions   further lines under an example's title, by case
+    companions further pictures of an example (caption, address), by case: what stands beside its heatmaps
     facts      what else is said of each of them
     marks      stretches of examples that explainers mark
     notes      what a reader of the table should know, said with the run's own numbers
@@ -220,6 +226,7 @@ class Story:
     words: Words = field(default_factory=Words)
     examples: Mapping[str, str] = field(default_factory=dict)
     captions: Mapping[str, str] = field(default_factory=dict)
+    companions: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()

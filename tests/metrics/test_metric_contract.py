@@ -30,6 +30,8 @@ OF_SCENES = {
 """They need all objects of a scene, or another truth: tests/metrics/test_objects.py."""
 OF_EFFECTS = {name for name, metric in metrics.items() if "effects" in metric.needs}
 """They need what each object does to the answer, and no uniform map is known for it: tests/metrics/test_effects.py."""
+OF_TWINS = {name for name, metric in metrics.items() if "twins" in metric.needs}
+"""They compare two networks: tests/metrics/test_twin_scores.py."""
 REFERENCES = {
     "mass_accuracy": "metrics/test_localisation.py::test_mass_accuracy_equals_the_loop",
     "rank_accuracy": "metrics/test_localisation.py::test_rank_accuracy_is_the_mean_over_all_ways_to_break_ties",
@@ -67,6 +69,10 @@ REFERENCES = {
     "effect_top1_sum": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
     "idle_share": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
     "no_object_share": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "cue_contrast": "metrics/test_twin_scores.py::test_scores_equal_the_literal_ones",
+    "cue_share": "metrics/test_twin_scores.py::test_scores_equal_the_literal_ones",
+    "cue_told": "metrics/test_twin_scores.py::test_scores_equal_the_literal_ones",
+    "false_cue_share": "metrics/test_twin_scores.py::test_scores_equal_the_literal_ones",
 }
 """For each metric the test that holds it against an independent implementation."""
 SPACES = [(9,), (2,), (5, 6), (1, 7), (3, 4, 2)]
@@ -111,7 +117,7 @@ def with_mask(batch: Batch, mask: Tensor) -> Batch:
 
 def test_all_that_can_be_scored_is_tested() -> None:
     assert {"mass_accuracy", "rank_accuracy", "pointing_game", "focus"} <= set(GENERIC)
-    named = {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES, *OF_EFFECTS, *SIGNED}
+    named = {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES, *OF_EFFECTS, *OF_TWINS, *SIGNED}
     assert set(metrics) - set(GENERIC) == named
 
 
@@ -132,7 +138,7 @@ def test_descriptions_are_whole(name: str) -> None:
     assert metric.title
     assert metric.summary
     assert metric.paper
-    assert metric.uniform or name in OF_EFFECTS
+    assert metric.uniform or name in OF_EFFECTS or name == "cue_contrast"  # 0, which no mask decides
     assert metric.range[0] < metric.range[1]
 
 

@@ -18,7 +18,7 @@ from heatproof.cli.app import app
 from heatproof.report.how import how_it_was_run
 from heatproof.report.page import common_page
 from heatproof.report.plots import SMALL, grouped, label_lines, round_axis
-from heatproof.report.readings import SCALE, readings, script_safe
+from heatproof.report.readings import SCALE, packed, readings, script_safe
 from heatproof.results.grids import kinds
 from heatproof.results.tables import boards
 
@@ -62,12 +62,29 @@ def test_parts_of_the_cases_stand_by_kind():
 
 def test_the_data_is_the_leaderboard(run):
     data, table = readings(run, boards(run)), run.leaderboard()
-    lines = data["lines"]
+    lines = {name: unpacked(column) for name, column in data["lines"].items()}
     for place, row in enumerate(table.iter_rows(named=True)):
         for axis in ("metric", "ground_truth", "pooling", "subset", "target", "model"):
             assert data[axis][lines[axis][place]] == row[axis]
         assert data["explainers"][lines["explainer"][place]][1] == row["explainer"]
         assert lines["mean"][place] / SCALE == pytest.approx(row["mean"], abs=1e-5)
+        whole = lines["mean"][place] if lines["whole"][place] is None else lines["whole"][place]
+        assert whole / SCALE == pytest.approx(row["mean_all"], abs=1e-5)
+
+
+def unpacked(column):
+    """As the page's script does it."""
+    if isinstance(column, list):
+        return column
+    values, counts = column["runs"][::2], column["runs"][1::2]
+    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+
+
+@pytest.mark.parametrize("column", [[], [1], [1, 2, 3], [0] * 9, [None, None, None, 4, 4, 4, 4], [1, 1, 2, 2]])
+def test_a_column_is_packed_where_that_takes_less(column):
+    found = packed(column)
+    assert unpacked(found) == column
+    assert found == column or len(found["runs"]) < len(column)
 
 
 def test_nothing_in_the_data_can_end_its_element():

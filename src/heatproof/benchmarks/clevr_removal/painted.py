@@ -38,7 +38,9 @@ class ObjectBatch(Batch):
 
 def objects_of(batch: Batch, label: str) -> ObjectBatch:
     if not isinstance(batch, ObjectBatch):
-        raise HeatproofError(f"{label} paints objects and their effects, which only clevr-removal knows.")
+        raise HeatproofError(
+            f"{label} paints objects and their effects, which only clevr-removal and svea-removal know."
+        )
     return batch
 
 
