@@ -122,7 +122,7 @@ def bring_heatmaps(place: Path) -> None:
         answers.append({"question_index": question.index, "answer": question.answer})
     (place / "answers.json").write_text(json.dumps(answers))
     complex_ones = [question.index for question in data.questions("complex")]
-    with h5py.File(place / "maps.h5", "w") as file:
+    with h5py.File(place / "complex_maps.h5", "w") as file:
         file["heatmaps"] = rng.random((len(complex_ones), 1, 128, 128), dtype=np.float32)
         file["question_index"] = np.array(complex_ones)
     np.save(place / "svea_maps.npy", rng.random((5000, 40)))

@@ -67,7 +67,7 @@ SMALLER = [
     (r"^(heatproof run (focus|clevr-xai|masks).*)", r"\1 --limit 8"),
     (r"^(heatproof run clevr-removal.*)", r"\1 --scenes 1"),
     (r"^(heatproof run focus .*--images.*)", r"\1 --per-class 2"),
-    (r"^(heatproof run (?!.*--explainers)(?!.*--dry-run).*)", r"\1 --explainers gradient,random"),
+    (r"^(heatproof run (?!.*--explainers)(?!.*--dry-run).*)", r"\1 --explainers grad_cam,random"),
     (r"^(heatproof (run|clevr render|clevr remove) (?!.*--(jobs|engine)).*)", r"\1 --jobs 1"),
     (r"^(heatproof run (?!.*--dry-run).*)", r"\1 --no-resume"),
     (r"^(heatproof train signals.*)", r"\1 --steps 5"),

@@ -157,5 +157,7 @@ def models() -> None:
 
     folder = resources.files("heatproof.models").joinpath("pretrained")
     names = sorted(entry.name.removesuffix(".npz") for entry in folder.iterdir() if entry.name.endswith(".npz"))
-    show_table(("model", "explained in", "made by"), [(name, *MADE[name.partition("-")[0]]) for name in names])
+    show_table(
+        ("model", "explained in", "made by"), [(name, *MADE.get(name.partition("-")[0], ("", ""))) for name in names]
+    )
     say("mnist1d_cnn-1, -2 and -3 are made with --seed 1, 2 and 3.")

@@ -31,6 +31,7 @@ SHARED = {
     "epsilon": "keeps quotients from growing where their denominators are small",
 }
 OWN = {
+    ("chefer", "weights"): "attention itself, or its relevance by LRP, which takes two more passes",
     ("grad_cam_pp", "alpha"): "plain, or normalised: divided by its sum over space",
     ("lime", "samples"): "how many inputs with hidden segments are asked about",
     ("lime", "width"): "how fast samples lose weight with their distance from showing everything",
