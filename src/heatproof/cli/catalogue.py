@@ -60,7 +60,7 @@ def explainers(
     show_table(("explainer", "parameters", "dimensions", "passes", "paper"), rows)
     say("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01.")
     say("Any class of Captum, any composite of zennit: captum:ShapleyValueSampling, zennit:EpsilonPlusFlat.")
-    say("clevr-removal brings along true_effects (its ceiling) and object_size (a floor).")
+    say("clevr-removal and svea-removal bring along true_effects (their ceiling) and object_size (a floor).")
     say("Methods that ask the model often take rows= (at most so many at once) and memory= (megabytes).")
     say("In a run, --target says which score of the model is explained;")
     say("in Python, heatproof.explain(..., quantity='probability') does.")

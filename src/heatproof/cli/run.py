@@ -178,9 +178,9 @@ def everything(
     margin: Margin = MARGIN,
     dry_run: DryRun = False,
 ) -> None:
-    """Every benchmark on what ships with Heatproof, one after the other, and one page over them all.
+    """SVEA, Focus, CLEVR-XAI and masks on what ships with Heatproof, one after the other, and one page over them all.
 
-    Those that have to render pictures first (clevr-removal), and those of plug-ins, are run by their names.
+    All other benchmarks (removal, twins, those of plug-ins) are run by their names.
 
     Example: heatproof run all --preset standard
     """
