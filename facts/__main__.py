@@ -73,7 +73,7 @@ def main() -> int:
         "networks": {name: {"model": place[0], "cases": len(place[2])} for name, place in places.items()},
         "explainers": {name: everything[name] for name in sorted(everything)},
         "runs": standings(chosen.runs) if chosen.runs else stored["runs"],
-        "papers": published(chosen.papers) if chosen.papers else stored["papers"],
+        "papers": published(chosen.papers) if chosen.papers else stored.get("papers", []),
     }
     FILE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(f"{FILE}: {len(everything)} explainers", file=sys.stderr)

@@ -122,15 +122,15 @@ def bring_heatmaps(place: Path) -> None:
         answers.append({"question_index": question.index, "answer": question.answer})
     (place / "answers.json").write_text(json.dumps(answers))
     complex_ones = [question.index for question in data.questions("complex")]
-    with h5py.File(place / "maps.h5", "w") as file:
+    with h5py.File(place / "complex_maps.h5", "w") as file:
         file["heatmaps"] = rng.random((len(complex_ones), 1, 128, 128), dtype=np.float32)
         file["question_index"] = np.array(complex_ones)
-    np.save(place / "maps.npy", rng.random((5000, 40)))
+    np.save(place / "svea_maps.npy", rng.random((5000, 40)))
     for name in ("whole", "masked"):
         np.save(place / f"{name}.npy", rng.dirichlet(np.ones(10), 1000))
-    (place / "maps").mkdir()
+    (place / "mosaic_maps").mkdir()
     for number in range(12):
-        np.save(place / "maps" / f"{number:06d}.npy", rng.normal(size=(3, 128, 128)))
+        np.save(place / "mosaic_maps" / f"{number:06d}.npy", rng.normal(size=(3, 128, 128)))
     for folder in ("maps", "vendor_a", "vendor_b"):
         for name in CLASSES:
             (place / folder / name).mkdir(parents=True)

@@ -67,8 +67,9 @@ SMALLER = [
     (r"^(heatproof run (focus|clevr-xai|masks).*)", r"\1 --limit 8"),
     (r"^(heatproof run clevr-removal.*)", r"\1 --scenes 1"),
     (r"^(heatproof run focus .*--images.*)", r"\1 --per-class 2"),
-    (r"^(heatproof run (?!.*--explainers)(?!.*--dry-run).*)", r"\1 --explainers gradient,random,oracle"),
+    (r"^(heatproof run (?!.*--explainers)(?!.*--dry-run).*)", r"\1 --explainers grad_cam,random"),
     (r"^(heatproof (run|clevr render|clevr remove) (?!.*--(jobs|engine)).*)", r"\1 --jobs 1"),
+    (r"^(heatproof run (?!.*--dry-run).*)", r"\1 --no-resume"),
     (r"^(heatproof train signals.*)", r"\1 --steps 5"),
     (
         r"my_net.py:build(?= .*--signals|.*$)(?<=signals FILE.npz --model my_net.py:build)",
@@ -98,7 +99,7 @@ def typed(page: Path) -> list[str]:
 
 
 def scripts(page: Path) -> list[str]:
-    """Python that needs what a reader brings: `py` behind its fence; `python` runs anywhere, in test_documents.py."""
+    """Python that needs what a reader brings, with `py` behind its fence; what has `python` runs anywhere."""
     return [block for kind, block in blocks(page.read_text(encoding="utf-8")) if kind == "py"]
 
 

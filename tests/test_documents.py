@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,24 +97,81 @@ def test_commands_between_words_exist_and_have_these_options():
     assert seen > 100
 
 
-def test_commands_in_the_documents_are_understood():
+def check_understood(line: str, where: str) -> None:
     """Command, options and arguments exist; that they do what is said is for the tests of each."""
-    top = typer.main.get_command(app)
-    assert len(commands()) > 80
+    words = shlex.split(line, comments=True)[1:]
+    found, path = typer.main.get_command(app), ["heatproof"]
+    while isinstance(found, TyperGroup):
+        context = found.make_context("heatproof", [], resilient_parsing=True)
+        inner = found.get_command(context, words[0]) if words else None
+        assert inner is not None, f"{where}: {line}"
+        found, path = inner, [*path, words.pop(0)]
+    if {"--help", "..."} & set(words) or any(word.isupper() or "|" in word for word in words):
+        return  # a form, not a command
+    try:
+        found.make_context(" ".join(path), words)
+    except Exception as problem:  # typer brings its own click, or takes the one that is installed
+        raise AssertionError(f"{where}: {line}: {problem}") from problem
+
+
+def test_commands_in_the_documents_are_understood():
+    assert len(commands()) > 150
     for page, line in commands():
-        words = shlex.split(line, comments=True)[1:]
-        found, path = top, ["heatproof"]
-        while isinstance(found, TyperGroup):
-            context = found.make_context("heatproof", [], resilient_parsing=True)
-            inner = found.get_command(context, words[0]) if words else None
-            assert inner is not None, f"{page}: {line}"
-            found, path = inner, [*path, words.pop(0)]
-        if {"--help", "..."} & set(words) or any(word.isupper() or "|" in word for word in words):
-            continue  # a form, not a command
-        try:
-            found.make_context(" ".join(path), words)
-        except Exception as problem:  # typer brings its own click, or takes the one that is installed
-            raise AssertionError(f"{page}: {line}: {problem}") from problem
+        check_understood(line, page)
+
+
+def every_command(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """All commands with their words."""
+    command = command or typer.main.get_command(app)
+    if isinstance(command, TyperGroup):
+        context = command.make_context("heatproof", [], resilient_parsing=True)
+        for name in command.list_commands(context):
+            yield from every_command(command.get_command(context, name), (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+def test_every_command_says_what_it_does_with_examples_that_are_understood():
+    for name, command in every_command():
+        assert command.help, name
+        head, _, examples = command.help.partition("Example")
+        assert head.strip(), name
+        whole = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", examples)]
+        found = [line for text in whole for line in re.findall(r"heatproof .*?(?=, heatproof | > |$)", text)]
+        assert found, f"heatproof {name} --help has no example"
+        for line in found:
+            check_understood(line, f"heatproof {name} --help")
+        for parameter in command.params:
+            assert parameter.name == "help" or parameter.help, f"heatproof {name}: {parameter.opts} is not explained"
+
+
+def inline_code() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for code in re.findall(r"`([^`]+)`", without_blocks(page.read_text(encoding="utf-8"))):
+            yield page.name, code
+
+
+def test_options_between_words_exist():
+    chaos = "".join(path.read_text() for path in (ROOT / "chaos").glob("*.py"))
+    known = options_of(typer.main.get_command(app)) | set(re.findall(r'"(--[a-z-]+)"', chaos)) | {"--help"}
+    for page, code in inline_code():
+        words = [] if code.startswith("srun ") else code.split()
+        found = {word.partition("=")[0].strip("[]|,.:;)") for word in words if word.startswith("--")}
+        assert found <= known, f"{page}: {found - known}"
+
+
+def test_files_and_python_names_between_words_exist():
+    """`tests/metrics`, `heatproof.focus.bias`: what is named can be opened or imported."""
+    seen = 0
+    for page, code in inline_code():
+        if re.fullmatch(r"(tests|benchmarks|examples|src|docs|papers|chaos|facts|notebooks)/[\w/.-]+", code):
+            assert (ROOT / code).exists() or "NAME" in code, f"{page}: {code}"
+            seen += 1
+        name = re.match(r"heatproof(\.[a-z]\w+)+", code)
+        if name and name[0] != "heatproof.poolings":  # that is a group of entry points
+            assert pkgutil.resolve_name(name[0]) is not None, f"{page}: {code}"
+            seen += 1
+    assert seen > 30
 
 
 def test_links_lead_somewhere():

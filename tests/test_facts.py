@@ -142,7 +142,7 @@ def test_every_explainer_has_a_whole_sheet():
 def test_what_a_benchmark_brings_along_is_made_by_its_name():
     made = make_explainer("true_effects:over=sum")
     assert made.label == "true_effects:over=sum"
-    with pytest.raises(HeatproofError, match="only clevr-removal knows"):
+    with pytest.raises(HeatproofError, match="only clevr-removal"):
         made(nn.Identity(), Batch(torch.rand(1, 1, 4), torch.tensor([0]), ("a",)), CaseRandom(0, "a"))
 
 
@@ -152,6 +152,8 @@ def test_the_papers_numbers_are_those_of_their_tables():
         rows = read_reference(table).filter(metric=metric)
         rows = rows.filter(subset="all") if "subset" in rows.columns else rows
         for name, number in rows.select("explainer", "reference").iter_rows():
+            if name == "raw_input":  # whole signals, and no explainer
+                continue
             shown = [one for one in sheet(name.partition(":")[0]).papers if one.benchmark == benchmark]
             assert number in [one.paper for one in shown if one.metric == metric], name
 

@@ -203,7 +203,7 @@ def metric_page() -> str:
             ("better", "higher" if metric.higher_is_better else "lower"),
             ("range", f"{low:g} to {high:g}"),
             ("needs", ", ".join(metric.needs) or "the heatmap alone"),
-            ("a uniform map gets", UNIFORM[metric.uniform]),
+            ("a uniform map gets", UNIFORM.get(metric.uniform, "")),
             ("paper", metric.paper),
             ("reference test", f"`tests/{tests[name]}`"),
         ]
@@ -212,7 +212,7 @@ def metric_page() -> str:
         function = metric.function
         made = "<locals>" in function.__qualname__  # by another function, so that no page of source has its name
         text = inspect.cleandoc(function.__doc__ or "")
-        source = f"::: {function.__module__}.{function.__qualname__}\n    options: {{show_root_toc_entry: false}}"
+        source = f"::: {function.__module__}.{function.__qualname__}\n    options: {{heading_level: 4}}"
         lines += ["", text if made else source, ""]
         numbers = [one for one in published() if one.metric == name]
         if numbers:

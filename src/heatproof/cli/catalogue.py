@@ -60,7 +60,7 @@ def explainers(
     show_table(("explainer", "parameters", "dimensions", "passes", "paper"), rows)
     say("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01.")
     say("Any class of Captum, any composite of zennit: captum:ShapleyValueSampling, zennit:EpsilonPlusFlat.")
-    say("clevr-removal brings along true_effects (its ceiling) and object_size (a floor).")
+    say("clevr-removal and svea-removal bring along true_effects (their ceiling) and object_size (a floor).")
     say("Methods that ask the model often take rows= (at most so many at once) and memory= (megabytes).")
     say("In a run, --target says which score of the model is explained;")
     say("in Python, heatproof.explain(..., quantity='probability') does.")
@@ -106,7 +106,10 @@ def show_sheet(name: str) -> None:
 
 @app.command()
 def metrics() -> None:
-    """Metrics with what they need and which way is better."""
+    """Metrics with what they need and which way is better.
+
+    Example: heatproof list metrics
+    """
     from heatproof.metrics import metrics as registry
 
     rows = [
@@ -119,7 +122,10 @@ def metrics() -> None:
 
 @app.command()
 def poolings() -> None:
-    """Poolings with their formulas; R is the relevance, c the channel."""
+    """Poolings with their formulas; R is the relevance, c the channel.
+
+    Example: heatproof list poolings
+    """
     from heatproof.pooling import poolings as registry
 
     show_table(
@@ -130,7 +136,10 @@ def poolings() -> None:
 
 @app.command()
 def benchmarks() -> None:
-    """Benchmarks with their presets."""
+    """Benchmarks with their presets; options: heatproof run BENCHMARK --help.
+
+    Example: heatproof list benchmarks
+    """
     from heatproof.benchmarks import benchmarks as registry
 
     rows = [(name, cls.title, ", ".join(cls.presets), cls.paper.rpartition(", ")[0]) for name, cls in registry.items()]
@@ -140,10 +149,15 @@ def benchmarks() -> None:
 
 @app.command()
 def models() -> None:
-    """Trained networks that ship with Heatproof."""
+    """Trained networks that ship with Heatproof, with the runs that explain them and the commands that made them.
+
+    Example: heatproof list models
+    """
     from importlib import resources
 
     folder = resources.files("heatproof.models").joinpath("pretrained")
     names = sorted(entry.name.removesuffix(".npz") for entry in folder.iterdir() if entry.name.endswith(".npz"))
-    show_table(("model", "explained in", "made by"), [(name, *MADE[name.partition("-")[0]]) for name in names])
+    show_table(
+        ("model", "explained in", "made by"), [(name, *MADE.get(name.partition("-")[0], ("", ""))) for name in names]
+    )
     say("mnist1d_cnn-1, -2 and -3 are made with --seed 1, 2 and 3.")

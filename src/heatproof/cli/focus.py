@@ -328,7 +328,12 @@ def planted_bias(
     device: DeviceOption = "cpu",
     out: Out = Path("runs/focus-planted-bias"),
 ) -> None:
-    """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names."""
+    """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names.
+
+    Each seed and feature renders pictures and trains two classifiers, which takes minutes.
+
+    Example: heatproof focus planted-bias --seeds 1 --features colour
+    """
     from heatproof.cli.bars import bars
     from heatproof.experiments.planted import rates, row_line, validate
 

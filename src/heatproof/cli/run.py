@@ -178,7 +178,9 @@ def everything(
     margin: Margin = MARGIN,
     dry_run: DryRun = False,
 ) -> None:
-    """Every benchmark on what ships with Heatproof, one after the other, and one page over them all.
+    """SVEA, Focus, CLEVR-XAI and masks on what ships with Heatproof, one after the other, and one page over them all.
+
+    All other benchmarks (removal, twins, those of plug-ins) are run by their names.
 
     Example: heatproof run all --preset standard
     """

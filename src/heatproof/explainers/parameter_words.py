@@ -31,6 +31,9 @@ SHARED = {
     "epsilon": "keeps quotients from growing where their denominators are small",
 }
 OWN = {
+    ("chefer", "weights"): "attention itself, or its relevance by LRP, which takes two more passes",
+    ("true_effects", "truth"): "which effects: logit or probability, with their sign, or _abs behind it for their size",
+    ("true_effects", "over"): "mean: all of each object is painted; sum: as many places of each as the smallest has",
     ("grad_cam_pp", "alpha"): "plain, or normalised: divided by its sum over space",
     ("lime", "samples"): "how many inputs with hidden segments are asked about",
     ("lime", "width"): "how fast samples lose weight with their distance from showing everything",

@@ -21,7 +21,7 @@ BROUGHT = {
     "true_effects": "heatproof.benchmarks.clevr_removal.painted:TrueEffects",
     "object_size": "heatproof.benchmarks.clevr_removal.painted:ObjectSize",
 }
-"""Explainers that one benchmark brings along, because only its cases have what they paint."""
+"""Explainers that a benchmark brings along (clevr-removal, svea-removal): only its cases have what they paint."""
 
 
 def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any], **parameters: Any) -> Explainer:

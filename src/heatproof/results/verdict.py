@@ -244,7 +244,8 @@ def shown_variants(story: Story, variants: Collection[Key]) -> list[Key]:
     if story.columns:
         chosen = [(column.metric, column.ground_truth, column.pooling) for column in story.columns]
         return [variant for variant in chosen if variant in variants]
-    return [variant for variant in variants if variant[2] in ("", *story.poolings[:1])]
+    first = [*story.poolings, *(variant[2] for variant in variants if variant[2])][:1]
+    return [variant for variant in variants if variant[2] in ("", *first)]
 
 
 def contest(evidence: Evidence, columns: Columns, target: str) -> Judged | None:
