@@ -29,4 +29,5 @@ NETWORKS = [
     *strange.LAYERS,
     *strange.ENDS,
     *strange.SEQUENCES,
+    *strange.FOLDED,
 ]

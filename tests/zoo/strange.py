@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from zoo import sequences, toys, unusual
+from zoo import folded, sequences, toys, unusual
 from zoo.kinds import Layer, Network
 from zoo.makers import ATTENTION, GATED, NO_RECTIFIER, RECURRENT
 from zoo.own import conv
@@ -115,4 +115,40 @@ SEQUENCES = [
         Layer("features"),
         not_run={"relevance kept": "what it pads with takes its share"},
     ),
+]
+
+ENCODER = ATTENTION | NO_RECTIFIER
+WITHIN, NORM = Layer("net.features"), Layer("layers.norm", "tokens", (4, 4))
+FOLDED = [
+    Network("patches as cases", "unusual ways", folded.Patches, SMALL, quick=True),
+    Network("frames as cases", "unusual ways", folded.Frames, (2, 4, 8, 8), quick=True),
+    Network("mirror images as cases", "unusual ways", folded.Mirrored, SMALL, quick=True),
+    Network("ensemble", "unusual ways", folded.Ensemble, SMALL),
+    Network("pyramid", "unusual ways", folded.Pyramid, SMALL, LAST),
+    Network(
+        "multiple instances",
+        "unusual ways",
+        folded.Instances,
+        SMALL,
+        Layer("weighted", "tokens", (8, 8)),
+        refuses=ATTENTION,
+    ),
+    Network("colours normalised within", "unusual ways", folded.Normalises, SMALL, WITHIN),
+    Network("probabilities", "unusual ways", lambda: folded.Normalises(nn.Softmax(1)), SMALL, WITHIN, refuses=NO_RULE),
+    Network(
+        "log-probabilities", "unusual ways", lambda: folded.Normalises(nn.LogSoftmax(1)), SMALL, WITHIN, refuses=NO_RULE
+    ),
+    Network("encoder, norms behind", "unusual ways", lambda: folded.Encoder(False), SMALL, NORM, refuses=ENCODER),
+    Network("encoder, norms first", "unusual ways", lambda: folded.Encoder(True), SMALL, NORM, refuses=ENCODER),
+    Network(
+        "rare pools",
+        "unusual ways",
+        folded.rare_pools,
+        (3, 17, 17),
+        Layer("features"),
+        refuses={"deep_lift": "what is put back may have been elsewhere in the baseline"},
+        quick=True,
+    ),
+    Network("rare norms", "unusual ways", folded.rare_norms, SMALL, Layer("features")),
+    Network("shrinking activations", "unusual ways", folded.shrunk, SMALL, Layer("features"), refuses=NO_RECTIFIER),
 ]

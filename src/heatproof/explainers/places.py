@@ -19,7 +19,9 @@ from heatproof.explainers.watching import Call
 FURTHER_TOKENS = 8
 """The most tokens beside the grid: class, distillation, registers."""
 
-MAP_MAKERS = ("conv", "max_pool", "avg_pool", "lp_pool", "fractional_max_pool", "interpolate", "upsample", "pixel_")
+MAP_MAKERS = (
+    "conv", "max_pool", "avg_pool", "lp_pool", "fractional_max_pool", "max_unpool", "interpolate", "upsample", "pixel_",
+)  # fmt: skip
 """What functions are called whose second axis is the channels and whose further ones are space."""
 NORMS = ("batch_norm", "instance_norm", "group_norm")
 """The same, but they give any tensor back in its own shape."""
