@@ -141,10 +141,14 @@ class Recorder(Watching):
 
     def note(self, tensor: Tensor, call: Call | None, parents: list[Places]) -> Activation | None:
         key = key_of(tensor)
-        if key is None or key in self.places or not tensor.is_floating_point():
+        if key is None or key in self.places or not (tensor.is_floating_point() or tensor.is_complex()):
             return None
         self.places[key] = places = follow(call, tensor.shape, parents, self.origin)
-        if not (places.are_known and places.deep) or (call is not None and call.name.startswith(NOT_COUNTED)):
+        if (
+            tensor.is_complex()
+            or not (places.are_known and places.deep)
+            or (call is not None and call.name.startswith(NOT_COUNTED))
+        ):
             return None
         running = running_layer(self.names)
         function = call.name.strip("_") if call is not None else "output"
