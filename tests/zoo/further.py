@@ -20,6 +20,7 @@ from zoo.makers import (
     NO_RECTIFIER,
     RECURRENT,
     WIDE,
+    hugging_face,
     mean_head,
     time_head,
     timm,
@@ -29,12 +30,13 @@ from zoo.makers import (
 )
 
 TOKENS = {"layout": "tokens", "grid": (4, 4)}
+CLASS_TOKEN = TOKENS | {"class_token": True}
 TRANSFORMERS = [
     Network(
         "ViT (torchvision)",
         "transformer",
         vit(),
-        layer=Layer("encoder.layers.encoder_layer_1.ln_1", **TOKENS),
+        layer=Layer("encoder.layers.encoder_layer_1.ln_1", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
     ),
     Network(
@@ -42,7 +44,7 @@ TRANSFORMERS = [
         "transformer",
         timm("vit_tiny_patch16_224", img_size=64, depth=2),
         (3, 64, 64),
-        Layer("blocks.1.norm1", **TOKENS),
+        Layer("blocks.1.norm1", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
         not_run=WIDE,
         quick=True,
@@ -52,9 +54,50 @@ TRANSFORMERS = [
         "transformer",
         timm("deit_tiny_distilled_patch16_224", img_size=64, depth=2),
         (3, 64, 64),
-        Layer("blocks.1.norm1", **TOKENS),
+        Layer("blocks.1.norm1", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
         not_run=WIDE,
+    ),
+    Network(
+        "ViT with registers (timm)",
+        "transformer",
+        timm("vit_tiny_patch16_224", img_size=64, depth=2, reg_tokens=4),
+        (3, 64, 64),
+        Layer("blocks.1.norm1", **CLASS_TOKEN),
+        refuses=ATTENTION | NO_RECTIFIER,
+        not_run=WIDE,
+    ),
+    Network(
+        "ViT, mean of tokens (timm)",
+        "transformer",
+        timm("vit_tiny_patch16_224", img_size=64, depth=2, class_token=False, global_pool="avg"),
+        (3, 64, 64),
+        Layer("blocks.1", **TOKENS),
+        refuses=ATTENTION | NO_RECTIFIER,
+        not_run=WIDE,
+    ),
+    Network(
+        "ViT, mean of tokens, registers (timm)",
+        "transformer",
+        timm("vit_tiny_patch16_224", img_size=64, depth=2, class_token=False, reg_tokens=4, global_pool="avg"),
+        (3, 64, 64),
+        Layer("blocks.1", **TOKENS),
+        refuses=ATTENTION | NO_RECTIFIER,
+        not_run=WIDE,
+    ),
+    Network(
+        "ViT (Hugging Face)",
+        "transformer",
+        hugging_face(),
+        layer=Layer("network.vit.layers.1.layernorm_before", **CLASS_TOKEN),
+        refuses=ATTENTION | NO_RECTIFIER,
+    ),
+    Network(
+        "ViT, eager attention (Hugging Face)",
+        "transformer",
+        hugging_face(attn_implementation="eager"),
+        layer=Layer("network.vit.layers.1.layernorm_before", **CLASS_TOKEN),
+        refuses=ATTENTION | NO_RECTIFIER,
     ),
     Network(
         "Swin-T (torchvision)",

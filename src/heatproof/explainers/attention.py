@@ -35,6 +35,8 @@ class Seen:
     extent: torch.Size
     """Of the grid of patches."""
     maps: AttentionMaps
+    by_first: bool
+    """Whether the first token answers, and not the patches."""
 
     @property
     def tokens(self) -> int:
@@ -42,7 +44,7 @@ class Seen:
 
     def heatmap(self, looks: torch.Tensor, batch: Batch) -> torch.Tensor:
         """What each token looks at (B, T, T) as a map: the class token's row, or the mean row where there is none."""
-        return self.on_grid(looks[:, 0] if self.further else looks.mean(1), batch)
+        return self.on_grid(looks[:, 0] if self.by_first else looks[:, self.further :].mean(1), batch)
 
     @property
     def further(self) -> int:
@@ -72,7 +74,20 @@ def look(name: str, model: torch.nn.Module, batch: Batch) -> Seen:
     require_one_grid(attention.maps, name)
     tokens = attention.maps[-1].shape[-1]
     blocks = [by_heads(found, len(batch)) for found in attention.maps]
-    return Seen(outputs, blocks, grid_of(attention.patches, tokens, name), attention)
+    extent = grid_of(attention.patches, tokens, name)
+    by_first = first_answers(outputs, attention.maps[-1], tokens - extent.numel())
+    return Seen(outputs, blocks, extent, attention, by_first)
+
+
+def first_answers(outputs: torch.Tensor, last: torch.Tensor, further: int) -> bool:
+    """Whether the first token does, and not the patches: further tokens may be registers, which none reads.
+
+    Behind the last attention only what a token that answers has looked at leads to the outputs.
+    """
+    if further < 2 or not (outputs.requires_grad and last.requires_grad):
+        return further > 0
+    (gradient,) = torch.autograd.grad(outputs[:, 0].sum(), last, retain_graph=True, allow_unused=True)
+    return gradient is None or not bool(gradient[..., further:, :].any())
 
 
 def by_heads(attention: torch.Tensor, cases: int) -> torch.Tensor:
