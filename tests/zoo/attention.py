@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from zoo.references import PASSED_ON, passed_on, score, stretched
+from zoo.references import OWN_STATISTICS, PASSED_ON, by_constant_deviation, passed_on, score, stretched
 
 PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum", "mul", "__mul__", "__rmul__", "mul_", "__imul__"}
 DIVISIONS = {"div", "__truediv__", "div_", "true_divide"}
@@ -52,8 +52,8 @@ class WrittenOut(TorchFunctionMode):
                 return args[0] / args[1].detach()
             if name == "layer_norm":
                 return centred_over_a_constant(*args, **kwargs)
-            if name == "group_norm":
-                return grouped_over_a_constant(*args, **kwargs)
+            if carriers and name in OWN_STATISTICS and not (args[1:2] and isinstance(args[1], Tensor)):
+                return by_constant_deviation(func, args, kwargs, carriers[0])
         result = func(*args, **kwargs)
         if name == "softmax" and result.ndim >= 3:
             self.attention.append(result)
@@ -95,16 +95,6 @@ def centred_over_a_constant(
     normed = centred / (centred.square().mean(axes, keepdim=True) + eps).sqrt().detach()
     normed = normed if weight is None else normed * weight
     return normed if bias is None else normed + bias
-
-
-def grouped_over_a_constant(
-    x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5, *_: Any
-) -> Tensor:
-    inside = x.unflatten(1, (groups, -1)).flatten(2)
-    normed = centred_over_a_constant(inside, inside.shape[-1:], eps=eps).reshape(x.shape)
-    column = (-1, *[1] * (x.ndim - 2))
-    normed = normed if weight is None else normed * weight.view(column)
-    return normed if bias is None else normed + bias.view(column)
 
 
 def relevance(model: nn.Module, inputs: Tensor, context: tuple[Tensor, ...], target: Tensor) -> Tensor:

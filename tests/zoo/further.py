@@ -38,6 +38,7 @@ TRANSFORMERS = [
         vit(),
         layer=Layer("encoder.layers.encoder_layer_1.ln_1", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
+        attends=True,
     ),
     Network(
         "ViT tiny (timm)",
@@ -46,6 +47,7 @@ TRANSFORMERS = [
         (3, 64, 64),
         Layer("blocks.1.norm1", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
+        attends=True,
         not_run=WIDE,
         quick=True,
     ),
@@ -56,6 +58,7 @@ TRANSFORMERS = [
         (3, 64, 64),
         Layer("blocks.1.norm1", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
+        attends=True,
         not_run=WIDE,
     ),
     Network(
@@ -65,6 +68,7 @@ TRANSFORMERS = [
         (3, 64, 64),
         Layer("blocks.1.norm1", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
+        attends=True,
         not_run=WIDE,
     ),
     Network(
@@ -74,6 +78,7 @@ TRANSFORMERS = [
         (3, 64, 64),
         Layer("blocks.1", **TOKENS),
         refuses=ATTENTION | NO_RECTIFIER,
+        attends=True,
         not_run=WIDE,
     ),
     Network(
@@ -83,6 +88,7 @@ TRANSFORMERS = [
         (3, 64, 64),
         Layer("blocks.1", **TOKENS),
         refuses=ATTENTION | NO_RECTIFIER,
+        attends=True,
         not_run=WIDE,
     ),
     Network(
@@ -91,6 +97,7 @@ TRANSFORMERS = [
         hugging_face(),
         layer=Layer("network.vit.layers.1.layernorm_before", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
+        attends=True,
     ),
     Network(
         "ViT, eager attention (Hugging Face)",
@@ -98,6 +105,7 @@ TRANSFORMERS = [
         hugging_face(attn_implementation="eager"),
         layer=Layer("network.vit.layers.1.layernorm_before", **CLASS_TOKEN),
         refuses=ATTENTION | NO_RECTIFIER,
+        attends=True,
     ),
     Network(
         "Swin-T (torchvision)",
@@ -221,8 +229,9 @@ SIGNALS = [
         "signals",
         signals.SignalTransformer,
         (3, 20),
-        Layer("layer.norm2", "first"),
+        Layer("layer.norm2", "first", (20,)),
         refuses=ATTENTION,
+        attends=True,
     ),
     Network(
         "batch norm over tokens",

@@ -214,7 +214,7 @@ def attention_itself(subject: Subject) -> None:
     """Reference: attention written out by formulas, case by case; le_grad has the same case alone."""
     layer = subject.network.layer
     found = {name: subject.explain(name) for name in ("raw_attention", "attention_rollout", "chefer")}
-    if layer is None or layer.layout != "tokens":
+    if layer is None or not layer.grid:
         raise WrongError("methods of attention answer, though there is no grid of tokens")
     looks, gradients = subject.reference(attention.looks)
     expected = {

@@ -51,6 +51,7 @@ class Network:
     not_run  what is not tried on it, and why
     quick    whether it is in the cross-section that `make test` runs
     words    the number of words of a question that it takes beside its inputs
+    attends  whether its tokens look at each other, one for each place of the layer's grid, block by block
     """
 
     name: str
@@ -63,6 +64,7 @@ class Network:
     not_run: Mapping[str, str] = field(default_factory=dict)
     quick: bool = False
     words: int = 0
+    attends: bool = False
     spread: float = 1.0
 
     def build(self) -> nn.Module:

@@ -115,10 +115,10 @@ def hugging_face(**options: Any) -> Callable[[], nn.Module]:
 
 
 NO_RECTIFIER = {"guided": "it has no rectifier"}
-GATED = {"LRP": "products of two paths have no rule yet"}
-ATTENTION = {"LRP": "attention has no rule yet"}
-LAYER_NORM = {"LRP": "layer norms have no rule yet"}
-RECURRENT = {"LRP": "recurrent layers have no rule"}
+GATED = {"LRP": "products of two paths have rules in the composites for attention only"}
+ATTENTION = {"LRP": "attention has rules in the composites for it only"}
+LAYER_NORM = {"LRP": "layer norms have rules in the composites for attention only"}
+RECURRENT = dict.fromkeys(("LRP", "attn_lrp"), "recurrent layers have no rule")
 ASKED = {"relevance kept": "the question takes its share"}
 WIDE = {"masks": "a pass for each of its many maps"}
 
