@@ -273,10 +273,11 @@ def spatial_activations(
     tokens that a norm makes, or that layers made and everything passes. Pooling to a fixed size does not count, because
     what it returns is no longer where it was; nor does what does not depend on the inputs (the words of a question).
 
-    Where not `every` one is wanted it may be the last alone, which is quicker if it is known from before.
+    Where not `every` one is wanted it may be the last alone, which is quicker if it is known from before; of tokens the
+    last that counted, and those behind it.
     """
     if not every and (again := read_again(model, batch, layer)) is not None:
-        return again[0], [again[1]]
+        return again
     outputs, found = recorded(model, batch, layer)
     if isinstance(outputs, Tensor):
         require_gradient(outputs)
