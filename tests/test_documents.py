@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
 from typer.core import TyperGroup
 
+from fences import blocks, without_blocks
 from heatproof.cli.app import app
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +26,7 @@ def snippets() -> list[tuple[str, str]]:
         (f"{page.name}-{number}", code)
         for page in PAGES
         for number, code in enumerate(
-            re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL), 1
+            (code for kind, code in blocks(page.read_text(encoding="utf-8")) if kind == "python"), 1
         )
     ]
 
@@ -45,15 +47,52 @@ def test_snippets_run(code, tmp_path, monkeypatch, capsys):
         assert (run / "report.html").is_file()
 
 
-def commands() -> list[tuple[str, str]]:
+def commands_of(page: Path) -> list[str]:
     """Every line of a block that is a command of ours; what a backslash breaks is one line."""
-    found = []
+    shown = [block for kind, block in blocks(page.read_text(encoding="utf-8")) if kind in ("", "console", "sh", "bash")]
+    lines = [line for block in shown for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if line.startswith("heatproof ")]
+
+
+def inline_commands_of(page: Path) -> list[str]:
+    """Commands of ours between words."""
+    text = without_blocks(page.read_text(encoding="utf-8"))
+    found = (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text))
+    return [code for code in found if code.startswith("heatproof ")]
+
+
+def commands() -> list[tuple[str, str]]:
+    return [(page.name, line) for page in PAGES for line in commands_of(page)]
+
+
+def options_of(command: Any) -> set[str]:
+    """The options of a command; of a group (`heatproof run BENCHMARK`) those that any of its commands has."""
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    if isinstance(command, TyperGroup):
+        context = command.make_context("heatproof", [], resilient_parsing=True)
+        names = command.list_commands(context)
+        known |= {option for name in names for option in options_of(command.get_command(context, name))}
+    return known
+
+
+def test_commands_between_words_exist_and_have_these_options():
+    """They are forms as often as commands, so that only their names are looked at: of commands and of options."""
+    top = typer.main.get_command(app)
+    seen = 0
     for page in PAGES:
-        for block in re.findall(r"```(?:console|sh|bash)?\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-            for line in block.replace("\\\n", " ").splitlines():
-                if line.startswith("heatproof "):
-                    found.append((page.name, line))
-    return found
+        for line in inline_commands_of(page):
+            words = line.split()[1:]
+            found = top
+            while isinstance(found, TyperGroup) and words and re.fullmatch(r"[a-z][a-z0-9-]*", words[0]):
+                context = found.make_context("heatproof", [], resilient_parsing=True)
+                inner = found.get_command(context, words.pop(0))
+                assert inner is not None, f"{page.name}: {line}"
+                found = inner
+            known = options_of(found)
+            options = {word.partition("=")[0].strip("[]|,.") for word in words if word.startswith(("--", "[--"))}
+            assert options <= {*known, "--help"}, f"{page.name}: {line}: {options - known}"
+            seen += 1
+    assert seen > 100
 
 
 def test_commands_in_the_documents_are_understood():

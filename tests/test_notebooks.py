@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +11,8 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
+
+from fences import blocks
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -48,7 +49,9 @@ def test_tutorials_run_from_first_to_last_line(path, tmp_path):
     text = path.read_text(encoding="utf-8")
     env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "COLUMNS": "160"}
     done = 0
-    for kind, block in re.findall(r"```(python|)\n(.*?)```", text, re.DOTALL):
+    for kind, block in blocks(text):
+        if kind == "text":
+            continue  # what is printed, or needs a cluster
         if kind == "python":
             for name in ("mine.py", "my_net.py"):
                 if name in text:

@@ -206,6 +206,7 @@ class Story:
     poolings   in the order in which tables show them
     examples   titles of the cases whose heatmaps are kept, in the order of the page
     captions   further lines under an example's title, by case
+    companions further pictures of an example (caption, address), by case: what stands beside its heatmaps
     facts      what else is said of each of them
     marks      stretches of examples that explainers mark
     notes      what a reader of the table should know, said with the run's own numbers
@@ -225,6 +226,7 @@ class Story:
     words: Words = field(default_factory=Words)
     examples: Mapping[str, str] = field(default_factory=dict)
     captions: Mapping[str, str] = field(default_factory=dict)
+    companions: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()

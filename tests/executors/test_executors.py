@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from heatproof.executors.base import Enough
 from heatproof.executors.choice import Execution
 from heatproof.executors.in_process import InProcess
 from heatproof.executors.interrupts import interrupts_held
-from heatproof.executors.processes import Processes, shared_folder
+from heatproof.executors.processes import Processes, Shift, shared_folder
 from running import is_running, wait_for
 
 HERE = Path(__file__).parent
@@ -57,6 +59,18 @@ def until(count: int, executor: Executor, tasks: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("executor", LOCAL, ids=str)
 def test_enough_is_enough(executor):
     assert len(until(3, executor, list(range(40)))) == 3
+
+
+def test_what_waits_when_workers_are_stopped_is_dropped_in_silence(tmp_path, monkeypatch):
+    """loky's thread ends with a KeyError otherwise, which Python prints in the middle of our words."""
+    said: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", said.append)
+    shift = Shift(1, tmp_path, tmp_path / "fractions.npy", None, lambda place, outcome: None, lambda running: None)
+    with suppress(KeyboardInterrupt), shift.workers(1) as pool:
+        for _ in range(20):  # more than workers are given in advance
+            pool.submit(time.sleep, 0.05)
+        raise KeyboardInterrupt
+    assert not said
 
 
 @pytest.mark.parametrize("executor", LOCAL, ids=str)
@@ -161,6 +175,7 @@ def test_workers_leave_interrupts_to_their_parent():
 
 SCRIPT = """
 import sys
+from contextlib import suppress
 from pathlib import Path
 from executors.work import Sleeper
 from heatproof.executors.processes import Processes

@@ -49,6 +49,13 @@ def main() -> None:
         raise
     except MemoryError:
         refuse("out of memory. Smaller batches (--batch-size) or fewer processes (--jobs) take less.")
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        refuse(
+            "this command needs PyTorch, which is not installed: pip install torch. Without it, heatmaps made elsewhere"
+            " are scored (evaluate, svea masked-inputs), and runs are read (report, compare, export)."
+        )
     except OSError as problem:
         if problem.filename is None and problem.errno not in NOT_OURS:
             raise

@@ -82,11 +82,13 @@ def score_stored(opened: OpenedMasks, heatmaps: Heatmaps, unit: Unit) -> Result:
     found = [heatmaps.usable(name, space, opened.size_hint, opened.resizes) for name in opened.cases(unit.chunk)]
     channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
     narrow = opened.keeps_float32 and all(heatmap is None or heatmap.dtype == np.float32 for heatmap, _ in found)
-    relevance = np.full((len(found), channels, *space), np.nan, dtype=np.float32 if narrow else np.float64)
+    relevance = np.empty((len(found), channels, *space), dtype=np.float32 if narrow else np.float64)
     for place, (heatmap, _) in enumerate(found):
-        if heatmap is not None:
-            relevance[place] = 0.0
+        if heatmap is None:
+            relevance[place] = np.nan
+        else:
             relevance[place, : len(heatmap)] = heatmap
+            relevance[place, len(heatmap) :] = 0.0
     rows = opened.score(unit.chunk, relevance, [problem for _, problem in found])
     return Result(labelled(rows, unit), shown_heat(opened, rows, relevance, [problem for _, problem in found]))
 

@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 from heatproof.executors.base import Deliver, Enough, Failure, Usage, Watch, Work, attempt
@@ -102,6 +103,8 @@ class Shift:
             yield pool
             done = True
         finally:
+            if not done:
+                forget_waiting(pool)
             pool.shutdown(wait=True, kill_workers=not done)
 
     def go_through(self, pool: Any, waiting: deque[int], most: int) -> None:
@@ -126,6 +129,13 @@ class Shift:
         if now > WEIGHED * self.resident:
             self.resident = now
             self.memory = max(self.memory, held_together(processes))
+
+
+def forget_waiting(pool: Any) -> None:
+    """Take back what no worker has been given: loky's thread would look for it among tasks that it has just dropped."""
+    with suppress(Empty):
+        while True:
+            pool._work_ids.get_nowait()
 
 
 _opened: dict[Path, tuple[Work, Sequence[Any]]] = {}

@@ -21,7 +21,7 @@ from torch.autograd.graph import GradientEdge
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
-from heatproof.explainers.base import Size
+from heatproof.explainers.base import Size, require_gradient
 from heatproof.explainers.bottlenecks import Key, bottlenecks, key_of
 from heatproof.explainers.compiled import require_layers
 from heatproof.explainers.guards import uncompiled, untouched
@@ -274,6 +274,8 @@ def spatial_activations(
     if not every and (again := read_again(model, batch, layer)) is not None:
         return again[0], [again[1]]
     outputs, found = recorded(model, batch, layer)
+    if isinstance(outputs, Tensor):
+        require_gradient(outputs)
     if layer == BEFORE_MAX_POOL:
         chosen = [before_max_pool(automatic(found))]
     elif layer is not None:

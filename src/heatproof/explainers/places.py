@@ -187,7 +187,7 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
 
 def by_shape(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     """The places of a tensor whose axes were joined or split: found again by their lengths, if in one way only."""
-    if not parent.extent or shape[0] != inputs.shape[0]:
+    if not parent.extent or not shape or shape[0] != inputs.shape[0]:
         return parent.lost(shape)
     for extent in extents_within(parent):
         found = [parent.at(shape, space, extent) for space in spaces(shape, extent, len(inputs.space))]

@@ -283,6 +283,8 @@ def case_data(kept: Kept, drawn: Drawn, strip: Strip, targets: Sequence[str], ke
         }
         if flawed := {n: words for n in range(len(kept.methods)) if (words := drawn.flaws.get((place, n)))}:
             about["flaws"] = flawed
+        if beside := story.companions.get(case):
+            about["beside"] = [list(picture) for picture in beside]
         if any(held):
             about["marks"] = [None if mark is None else [mark.start, mark.length, mark.text] for mark in held]
         cases.append(about)

@@ -14,7 +14,7 @@ classes that look alike differ in that without any bias. `heatproof focus plante
 
 from __future__ import annotations
 
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 from heatproof.errors import HeatproofError, unknown_name
@@ -88,9 +88,10 @@ def pair_rows(shares: pl.DataFrame) -> pl.DataFrame:
         for other in sorted({label for label, _ in values} - {target}):
             theirs = [share for label, share in values if label == other]
             t, o = sum(mine) / len(mine), sum(theirs) / len(theirs)
+            rest = [share for label, share in values if label not in (target, other)]
             rows.append(
                 {"case": row["case"], "target_class": target, "other_class": other, "focus": sum(mine)}
-                | {"other_part": sum(theirs), "remaining_part": sum(s for _, s in values) - sum(mine) - sum(theirs)}
+                | {"other_part": sum(theirs), "remaining_part": nan if isnan(t) else sum(rest)}
                 | {"share": t / (t + o) if t + o > 0 else nan}
             )
     return pl.DataFrame(rows)

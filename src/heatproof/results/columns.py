@@ -132,12 +132,12 @@ def gather(
     clusters: dict[str, str] = {}
     facts: dict[tuple[str, str], pl.DataFrame] = {}
     for part in parts:
-        models.update(part["model"].unique())
         if cluster in part.columns:
             clusters.update(part.select("case", pl.col(cluster).cast(pl.String)).drop_nulls().unique().rows())
         costs.append(cost_sums(part))
         wanted = {name for condition in subsets.values() for name in condition.meta.root_names()}
         rows = with_columns(part.filter(pl.col("metric").is_in(list(metrics))), {*wanted, "uniform"})
+        models.update(rows["model"].unique())  # one that has no score of its own is not summed up with others
         if len(rows) and (rows["model"][0], rows["case"][0]) not in facts:
             there = [name for name in FACTS if name in rows.columns]
             facts[rows["model"][0], rows["case"][0]] = rows.select("model", "case", *there).unique(["model", "case"])

@@ -212,13 +212,17 @@ class Board:
         return found
 
     def column_heading(self, metric: MetricWords, column: Column | None = None) -> str:
-        """That of a metric; where several columns show it, with this one's truth, or pooling where that is the same."""
+        """That of a metric; where several columns show it, with what tells this one from the others."""
+        return f"{metric.heading} {self.told_by(metric, column)}".rstrip()
+
+    def told_by(self, metric: MetricWords, column: Column | None = None) -> str:
+        """A column's truth, or pooling where the truth is the same; empty where no other column shows the metric."""
         shown = [one for one in (*self.shown, *self.beside) if one.metric == metric.name]
         if len(shown) < 2:
-            return metric.heading
+            return ""
         this = column or shown[0]
         same_truth = all(one.ground_truth == this.ground_truth for one in shown)
-        return f"{metric.heading} {this.pooling if same_truth else this.ground_truth}"
+        return this.pooling if same_truth else this.ground_truth
 
     @property
     def same_n(self) -> int | None:

@@ -24,6 +24,8 @@ from heatproof.mosaics.pictures import ENDINGS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MOST_PIXELS = 2**28
+"""Of a picture; annotations that say more are damaged."""
 Truth: TypeAlias = "NDArray[np.uint8]"
 """What is known of each position: OUTSIDE, INSIDE or VOID."""
 
@@ -46,13 +48,25 @@ class Values:
         void = "" if self.void is None else f", {self.void} (void)"
         return f"{self.inside} (object), {self.outside} (background){void}"
 
+    @cached_property
+    def table(self) -> bytes:
+        """What each value of a byte means."""
+        found = bytearray([VOID + 1]) * 256
+        for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
+            if value is not None and 0 <= value < len(found):
+                found[value] = meaning
+        return bytes(found)
+
     def truth(self, pixels: NDArray[Any], what: str) -> Truth:
         """Pixels (height, width) as truth; a value that nobody has named is an error."""
-        found = np.full(pixels.shape, VOID + 1, np.uint8)
-        for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
-            if value is not None:
-                found[pixels == value] = meaning
-        if (found > VOID).any():
+        if pixels.dtype == np.uint8:
+            found: Truth = np.frombuffer(pixels.tobytes().translate(self.table), np.uint8).reshape(pixels.shape)
+        else:
+            found = np.full(pixels.shape, VOID + 1, np.uint8)
+            for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
+                if value is not None:
+                    found[pixels == value] = meaning
+        if found.max(initial=0) > VOID:
             unknown = [int(value) for value in np.unique(pixels[found > VOID])]
             raise HeatproofError(
                 f"{what} has pixels of value {few(unknown)}, which is none of {self.words}; say what they mean with"
@@ -211,6 +225,16 @@ def box_truth(size: tuple[int, int], boxes: Sequence[tuple[float, float, float, 
     for left, top, right, bottom in boxes:
         found |= ((rows > top) & (rows < bottom))[:, None] & ((columns > left) & (columns < right))
     return found
+
+
+def checked_size(height: Any, width: Any, what: str) -> tuple[int, int]:
+    """Height and width as whole numbers, once they are seen to be those of a picture, before memory is taken."""
+    for value in (height, width):
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < 1:
+            raise HeatproofError(f"{what} must have a height and a width of whole numbers, got {height!r}, {width!r}.")
+    if height * width > MOST_PIXELS:
+        raise HeatproofError(f"{what} is said to be {width}x{height}, which no picture of at most {MOST_PIXELS:,} is.")
+    return int(height), int(width)
 
 
 def digest_of(truth: Truth) -> bytes:

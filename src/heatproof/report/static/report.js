@@ -90,9 +90,11 @@ class Leaderboard {
     if (Object.keys(asked).length) this.draw(asked);
     else this.table.tBodies[0].replaceChildren(...this.rows);
     const ranks = asked.metric ?? Object.keys(this.data.better_high).find(name => name in this.data.shown);
+    const variant = Boolean(asked.ground_truth ?? asked.pooling);  // then one column of a metric shows it
     for (const head of this.table.tHead.rows[0].cells) {
-      const of = head.dataset.metric;
-      this.hideColumn(head.cellIndex, Boolean(of && asked.metric && of !== asked.metric));
+      const of = head.dataset.metric, other = of && asked.metric && of !== asked.metric;
+      this.hideColumn(head.cellIndex, Boolean(other || (variant && "beside" in head.dataset)));
+      for (const name of head.querySelectorAll(".of")) name.hidden = variant;
     }
     const about = this.section.querySelector(".ranked-by");
     if (about) about.textContent = this.data.titles[ranks];
@@ -106,15 +108,16 @@ class Leaderboard {
 
   // The line of the data for a metric under what is asked; what a metric does not have is as shown first.
   find(metric, asked, target, explainer) {
-    const data = this.data, [truth, pooling] = data.shown[metric] ?? ["", ""];
-    const code = (axis, value) => data[axis].indexOf(value);
+    const [truth, pooling] = this.data.shown[metric] ?? ["", ""];
+    return this.place(metric, asked.ground_truth ?? truth, asked.pooling ?? pooling, asked, target, explainer)
+      ?? this.place(metric, truth, pooling, asked, target, explainer);
+  }
+
+  place(metric, truth, pooling, asked, target, explainer) {
+    const data = this.data, code = (axis, value) => data[axis].indexOf(value);
     const subset = asked.subset ?? "all", model = asked.model ?? data.model_shown;
-    for (const [t, p] of [[asked.ground_truth ?? truth, asked.pooling ?? pooling], [truth, pooling]]) {
-      const at = this.places.get([code("metric", metric), code("ground_truth", t), code("pooling", p),
-        code("subset", subset), code("target", target), code("model", model), explainer].join());
-      if (at !== undefined) return at;
-    }
-    return undefined;
+    return this.places.get([code("metric", metric), code("ground_truth", truth), code("pooling", pooling),
+      code("subset", subset), code("target", target), code("model", model), explainer].join());
   }
 
   draw(asked) {
@@ -129,7 +132,7 @@ class Leaderboard {
           const at = this.find(metric, asked, target, explainer);
           if (at !== undefined && this.number("mean", at) !== null) found[metric] = at;
         }
-        if (Object.keys(found).length) lines.push({ short, full, baseline, target, explainer, found });
+        if (Object.keys(found).length) lines.push({ short, full, baseline, target, explainer, found, asked });
       }
     });
     const sign = data.better_high[ranks] ? -1 : 1;
@@ -174,7 +177,7 @@ class Leaderboard {
   cell(line, column, ranks) {
     const cell = document.createElement(column === "explainer" ? "th" : "td");
     const [kind, metric] = column.includes(":") ? column.split(/:(.*)/) : [column, ranks];
-    const at = line.found[metric];
+    const at = kind === "b" ? this.place(...metric.split(":"), line.asked, line.target, line.explainer) : line.found[metric];
     const say = (text, value, title) => {
       cell.textContent = text;
       cell.dataset.value = value ?? "";
@@ -203,8 +206,8 @@ class Leaderboard {
       const cost = this.data.costs.find(([explainer, target]) => explainer === line.explainer && target === line.target);
       const value = cost?.[place] ?? null;
       say(value === null ? "–" : shown(value), value);
-    } else if (at === undefined) say(kind === "m" ? "–" : "", "");
-    else if (kind === "m") this.scoreCell(cell, say, at);
+    } else if (at === undefined || (kind === "b" && this.number("mean", at) === null)) say("mb".includes(kind) ? "–" : "", "");
+    else if (kind === "m" || kind === "b") this.scoreCell(cell, say, at);
     else if (kind === "p" || kind === "e") {
       cell.className = kind === "p" ? "paper" : "elsewhere";
       const value = this.number(kind === "p" ? "reference" : "elsewhere", at);
