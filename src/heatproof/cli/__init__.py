@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, is_panic
 from heatproof.harmless import visible
 
 NOT_OURS = (errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS)
@@ -60,6 +60,10 @@ def main() -> None:
         if problem.filename is None and problem.errno not in NOT_OURS:
             raise
         refuse(f"{problem.filename or 'a file'}: {problem.strerror}.")
+    except BaseException as problem:
+        if not is_panic(problem):
+            raise
+        refuse(f"a library gave up: {problem}.")
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -134,15 +134,26 @@ Drawn: TypeAlias = "tuple[Block, NDArray[np.float64], NDArray[np.float64]]"
 
 def resampled(scores: Gathered, metrics: Sequence[str], seed: int) -> Iterator[list[Drawn]]:
     """All blocks, as many at a time as go through one bootstrap."""
-    for group in groups(scores.columns(metrics)):
-        blocks = [block for columns in group for block in subset_blocks(columns, scores.subsets)]
+    every = (portions(group, scores.subsets) for group in groups(scores.columns(metrics)))
+    for blocks in chain.from_iterable(every):
         readings = [block.values for block in blocks] + [block.whole[:, block.gaps] for block in blocks]
         ends = np.cumsum([reading.shape[1] for reading in readings])[:-1]
-        means = np.split(bootstrap_means(np.hstack(readings), seed, clusters=group[0].clusters), ends, axis=1)
+        means = np.split(bootstrap_means(np.hstack(readings), seed, clusters=blocks[0].clusters), ends, axis=1)
         yield [
             (block, plain, filled_in(plain, block.gaps, filled))
             for block, plain, filled in zip(blocks, means, means[len(blocks) :], strict=False)
         ]
+
+
+def portions(group: Iterable[Columns], subsets: Sequence[str]) -> Iterator[list[Block]]:
+    """The blocks of variants that have the same cases, as many at a time as fit into HELD values."""
+    held: list[Block] = []
+    for block in chain.from_iterable(subset_blocks(columns, subsets) for columns in group):
+        if held and (len(held) + 1) * block.values.size > HELD:
+            yield held
+            held = []
+        held.append(block)
+    yield held
 
 
 def filled_in(means: NDArray[np.float64], gaps: NDArray[np.int64], filled: NDArray[np.float64]) -> NDArray[np.float64]:

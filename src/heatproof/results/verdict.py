@@ -221,14 +221,14 @@ def judge(evidence: Evidence) -> Verdict:
 def contests(evidence: Evidence) -> Iterator[Judged]:
     """One for each explained quantity and column of the tables, in the order in which they are shown."""
     story = evidence.story
-    columns = list(
-        evidence.scores.columns(
-            [words.name for words in story.metrics], shown_variants(story, evidence.scores.variants)
-        )
-    )
-    targets = sorted({target for found in columns for _, target, _ in found.keys if target}, key=place_of(story))
+    shown = shown_variants(story, evidence.scores.variants)
+
+    def columns() -> Iterator[Columns]:  # read anew each time, which takes less memory than to keep them
+        return evidence.scores.columns([words.name for words in story.metrics], shown)
+
+    targets = sorted({target for found in columns() for _, target, _ in found.keys if target}, key=place_of(story))
     for target in targets or [""]:
-        for found in columns:
+        for found in columns():
             if (judged := contest(evidence, found, target)) is not None:
                 yield judged
 
