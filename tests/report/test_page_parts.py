@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 import heatproof
 from heatproof.api import report
 from heatproof.cli.app import app
+from heatproof.report.charts import agreement_rows
 from heatproof.report.how import how_it_was_run
 from heatproof.report.page import common_page
 from heatproof.report.plots import SMALL, grouped, label_lines, round_axis
 from heatproof.report.readings import SCALE, packed, readings, script_safe
+from heatproof.results.agreement import Agreement
 from heatproof.results.grids import kinds
 from heatproof.results.tables import boards
 
@@ -50,6 +52,17 @@ def test_labels_lose_nothing_that_has_room(name):
 def test_groups_are_bars_of_the_rows_that_are_in_them():
     assert grouped(["a", "ab", "b", "", "c", "c"]) == {"a": [(0, 1)], "b": [(1, 2)], "c": [(4, 5)]}
     assert grouped(["a", "b", "ab", "a"]) == {"a": [(0, 0), (2, 3)], "b": [(1, 2)]}
+
+
+def test_many_readings_stand_each_against_the_first():
+    """A matrix of so many would have names over each other."""
+    names = ["all", *(f"part:<{k}>" for k in range(1, 20))]
+    matrix = [[None if column == 7 else 1 - column / 20 for column in range(20)] for _ in names]
+    drawn = agreement_rows(Agreement("subset", names, 5, matrix, 0.5, 0.4, 0.6, 0.1, ("all", "part:<19>")), "Orders")
+    assert drawn.count('class="label') == 19
+    assert drawn.count('class="dot') == 18, "an order in which all tie has no correlation"
+    assert "all and part:&lt;19&gt;: 0.05" in drawn
+    assert "<1>" not in drawn
 
 
 def test_parts_of_the_cases_stand_by_kind():
