@@ -136,7 +136,7 @@ def test_broken_lists_are_named(tmp_path, changes, said):
         ({"size": [9, 9], "counts": [81]}, "of size .9, 9., the image is"),
         ({"counts": [600]}, "neither polygons nor run lengths"),
         ({"size": [HEIGHT, WIDTH], "counts": "\u00e9"}, "damaged at letter 0"),
-        ([["x"]], "cannot be read"),
+        ([["x"]], "must be lists of numbers in or near the image"),
     ],
 )
 def test_broken_segmentations_cost_their_picture(tmp_path, segmentation, said):
