@@ -77,9 +77,13 @@ def apart(folder: Path, name: str, bad: Sequence[str], count: float, seed: int) 
         sys.exit(1 if any(found.get(key) for key in bad) else 0)
 
     child = forked(work, folder / "said.txt")
-    code = child.end()
-    print(child.text, flush=True)
-    return code == 0
+    try:
+        return child.end() == 0
+    except KeyboardInterrupt:
+        child.kill()
+        raise
+    finally:
+        print(child.text, flush=True)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -61,6 +61,12 @@ class Child:
             time.sleep(0.05)
         return left
 
+    def kill(self) -> None:
+        """End all processes of its session."""
+        for process in session(self.process):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
 
 def session(leader: int) -> list[int]:
     """The processes of a session that have not ended."""

@@ -82,7 +82,7 @@ FEW = "--explainers gradient,smoothgrad:samples=3,random"
 SVEA = f"run svea --limit 60 --target logit {FEW} --out {{out}}"
 FOCUS = f"run focus --per-class 1 --target logit {FEW} --out {{out}}"
 CLEVR = "run clevr-xai --limit 4 --explainers gradient,random --out {out}"
-REMOVAL = "run clevr-removal --dataset {data} --limit 2 --explainers gradient,random --out {out}"
+REMOVAL = "run clevr-removal --scenes 1 --limit 2 --explainers gradient,random --out {out}"
 MASKS = f"run masks --limit 12 {FEW} --out {{out}}"
 SIGNALS = f"run svea --signals {{data}}/signals.npz --weights {{data}}/net.npz {FEW} --out {{out}}"
 EVALUATE = "evaluate {data}/maps --dataset {data} --out {out}"
@@ -152,7 +152,6 @@ def small_world(folder: Path, call: Callable[[Sequence[str]], None]) -> Path:
     parts = {f"x_{part}": draws.standard_normal((24, 1, 40)).astype(np.float32) for part in ("train", "test")}
     np.savez(data / "signals.npz", **parts, y_train=np.arange(24) % 2, y_test=np.arange(24) % 2)
     call(["train", "signals", str(data / "signals.npz"), "--steps", "40", "--out", str(data / "net.npz")])
-    call(["clevr", "remove", str(data), "--limit", "2", "--engine", "local"])
     return data
 
 

@@ -57,7 +57,7 @@ class Place:
 
     def words(self, engine: str, address: str = "") -> list[str]:
         methods = f"gradient,smoothgrad:samples=3,random,{self.home}/hungry.py:hungry"
-        run = f"run svea --limit 600 --batch-size 50 --target logit --explainers {methods} --out {self.out} {engine}"
+        run = f"run svea --limit 200 --batch-size 50 --target logit --explainers {methods} --out {self.out} {engine}"
         return run.format(cluster=address).split()
 
     def start(self, words: Sequence[str]) -> Child:
@@ -95,6 +95,7 @@ def faults(folder: Path, rounds: float, seed: int = 0) -> Counter[str]:
             code = again.end()
             fine = "Traceback" not in text + again.text and code == 0 and place.unharmed
             fine = fine and place.looked_at() == wanted
+            print(f"{name}: {kept} parts kept, {'well' if fine else 'bad'}", flush=True)
             found[f"{name}: tries"] += 1
             found[f"{name}: a sentence, and equal when typed again"] += fine
             found[f"{name}: parts kept"] += kept

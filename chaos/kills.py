@@ -19,6 +19,7 @@ from chaos.clusters import cluster
 from chaos.commands import COMMANDS, Command, small_world
 
 SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "Ctrl-C": signal.SIGINT}
+INTERRUPTED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 PROMPT = 2.0
 """Seconds in which a command ends that is asked to."""
 
@@ -34,18 +35,22 @@ class Tally:
     left: int = 0
     orphans: int = 0
     tracebacks: int = 0
+    untold: int = 0
     slow: int = 0
     slowest: float = 0.0
 
     @property
     def is_well(self) -> bool:
-        harmless = not (self.refused or self.left or self.orphans or self.tracebacks or self.slow)
-        return self.equal == self.kills and harmless
+        return self.equal == self.kills and not any(self.bad)
+
+    @property
+    def bad(self) -> tuple[int, ...]:
+        return self.refused, self.left, self.orphans, self.tracebacks, self.untold, self.slow
 
     @property
     def cells(self) -> list[str]:
-        bad = (self.kills - self.equal, self.refused, self.left, self.orphans, self.tracebacks, self.slow)
-        return [str(self.kills), str(self.under_way), str(self.equal), *map(str, bad), f"{self.slowest:.1f}"]
+        counts = (self.kills, self.under_way, self.equal, self.kills - self.equal, *self.bad)
+        return [*map(str, counts), f"{self.slowest:.1f}"]
 
     def add(self, other: Tally) -> None:
         for entry in fields(self):
@@ -55,7 +60,7 @@ class Tally:
 
 HEADS = (
     "command", "signal", "kills", "under way", "equal", "not equal", "refused", "files left", "orphans", "tracebacks",
-    "over 2 s", "slowest s",
+    "no resume command", "over 2 s", "slowest s",
 )  # fmt: skip
 
 
@@ -130,10 +135,9 @@ def kill(place: Place, what: Command, number: int, moment: float) -> Tally:
             tally.slowest = time.monotonic() - start
             tally.slow = int(tally.slowest > PROMPT)
             tally.tracebacks = int("Traceback" in child.text)
-        orphans = child.orphans()
-        tally.orphans = int(bool(orphans))
-        for orphan in orphans:
-            os.kill(orphan, signal.SIGKILL)
+            tally.untold = int(child.code in INTERRUPTED and "\n  heatproof " not in child.text)
+        tally.orphans = int(bool(child.orphans()))
+        child.kill()
     again = place.start(words)
     tally.refused = int(again.end() != 0)
     tally.equal = int(place.made(what, out) == wanted)

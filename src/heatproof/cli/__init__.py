@@ -44,7 +44,11 @@ def main() -> None:
     except HeatproofError as problem:
         refuse(str(problem))
     except KeyboardInterrupt as stop:
-        sys.exit(exit_code(stop))
+        stopped(stop)
+    except SystemExit as end:
+        if (interrupt := interrupt_behind(end)) is None:
+            raise
+        stopped(interrupt)
     except BrokenPipeError:  # whoever read what is printed has gone
         raise
     except MemoryError:
@@ -64,6 +68,25 @@ def main() -> None:
         if not is_panic(problem):
             raise
         refuse(f"a library gave up: {problem}.")
+
+
+def interrupt_behind(end: SystemExit) -> KeyboardInterrupt | None:
+    """The interrupt that typer has made an exit of; None where a command has said by itself how to go on."""
+    cause = getattr(end.__context__, "__cause__", None)
+    return cause if isinstance(cause, KeyboardInterrupt) else None
+
+
+def stopped(interrupt: KeyboardInterrupt) -> NoReturn:
+    import shlex
+
+    again = shlex.join(["heatproof", *sys.argv[1:]])
+    print(
+        "\nStopped. What is finished is kept; the same command goes on:",
+        visible(f"  {again}"),
+        sep="\n",
+        file=sys.stderr,
+    )
+    sys.exit(exit_code(interrupt))
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 HEIGHT, LEFT, RIGHT, BELOW = 290.0, 40.0, 26.0, 40.0
 CELL, LETTER = 32.0, 8.1
-LINE, TICK = 15.0, 16.0
-"""What a line of names takes in height, and a number of two digits in width."""
 WIDEST = 0.42
 """Part of the width that names beside a matrix may take."""
 SQUARE = 14
@@ -113,21 +111,19 @@ def agreement_matrix(agreement: Agreement, title: str) -> Markup:
     letters = max(len(name) for name in names) + 3
     room = min(LETTER * letters + 8, WIDEST * WIDTH)
     side = min(CELL, (WIDTH - room - PAD) / len(names))
-    tall, every = max(side, LINE), ceil(TICK / side)  # cells of many readings are narrow, but as high as a name
-    height = 20 + tall * len(names) + 6
+    height = 20 + side * len(names) + 6
     tip = f"{title}: mean rank correlation {agreement.mean:.2f}, least between {' and '.join(agreement.apart)}"
     parts = [f'<svg class="plot matrix" viewBox="0 0 {WIDTH:g} {height:.1f}" role="img" aria-label="{escape(tip)}">']
     fits = int((room - 8) / LETTER)
     for row, name in enumerate(names):
-        y = 20 + tall * row
+        y = 20 + side * row
         text = f"{row + 1} {name}"
         shown = text if len(text) <= fits else text[: fits - 1] + "…"
         parts.append(
-            f'<text class="label" x="{room - 8:.1f}" y="{y + tall / 2 + 4:.1f}"><title>{escape(name)}</title>'
+            f'<text class="label" x="{room - 8:.1f}" y="{y + side / 2 + 4:.1f}"><title>{escape(name)}</title>'
             f"{escape(shown)}</text>"
         )
-        if row % every == 0:
-            parts.append(f'<text class="tick" x="{room + side * (row + 0.5):.1f}" y="14">{row + 1}</text>')
+        parts.append(f'<text class="tick" x="{room + side * (row + 0.5):.1f}" y="14">{row + 1}</text>')
         for column, value in enumerate(agreement.matrix[row]):
             if value is None:
                 continue
@@ -135,7 +131,7 @@ def agreement_matrix(agreement: Agreement, title: str) -> Markup:
             x = room + side * column
             said = f"{name} and {names[column]}: {value:.2f}"
             parts.append(
-                f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{side - 1:.1f}" height="{tall - 1:.1f}"'
+                f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}"'
                 f' fill-opacity="{0.5 * abs(value):.2f}"><title>{escape(said)}</title></rect>'
             )
             if side >= 20:

@@ -99,7 +99,8 @@ def address(picture: NDArray[np.uint8]) -> str:
 
 
 def signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
+    """With its sign; what is rounded to nothing has none."""
+    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}") if round(value, 2) else "0.00"
 
 
 def masks_table(measured: Sequence[Asked]) -> Table | None:
