@@ -224,7 +224,7 @@ def show_pictures(found: Findings) -> None:
     )
 
     if found.drawn is None:
-        say("pictures: this run does not say which picture lies in which tile; run it again for that")
+        say("pictures: this run does not say which picture lies in which tile; heatproof run focus does")
         return
     groups, named = found.drawn.groups.filter("found"), named_first(found.drawn).filter("named")
     if uneven := unevenly(found.drawn):
@@ -328,7 +328,12 @@ def planted_bias(
     device: DeviceOption = "cpu",
     out: Out = Path("runs/focus-planted-bias"),
 ) -> None:
-    """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names."""
+    """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names.
+
+    Each seed and feature renders pictures and trains two classifiers, which takes minutes.
+
+    Example: heatproof focus planted-bias --seeds 1 --features colour
+    """
     from heatproof.cli.bars import bars
     from heatproof.experiments.planted import rates, row_line, validate
 

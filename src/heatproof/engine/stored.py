@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from heatproof.benchmarks.base import OpenedMasks
-from heatproof.benchmarks.floors import FAMILIES, baseline_maps, baselines_for
+from heatproof.benchmarks.floors import FAMILIES, OF_INPUTS, baseline_maps, baselines_for
 from heatproof.engine.plan import Task, Unit
 from heatproof.engine.sources import Result, Source, labelled
 from heatproof.executors.base import Failure
@@ -31,8 +31,9 @@ class Stored(Source):
     @cached_property
     def baselines(self) -> list[str]:
         first = self.opened.chunks()[0]
-        there = [found is not None for found in (self.opened.inputs(first), self.opened.truth(first))]
-        return [name for name in baselines_for(*there) if name not in self.heatmaps]
+        has_inputs, has_truth = (found is not None for found in (self.opened.inputs(first), self.opened.truth(first)))
+        found = baselines_for(has_inputs, has_truth, len(self.opened.space_of(first)))
+        return [name for name in found if name not in self.heatmaps]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -64,7 +65,8 @@ class Stored(Source):
     def baseline(self, unit: Unit) -> Result:
         """The rows of a floor or the ceiling."""
         opened, cases = self.opened, self.opened.cases(unit.chunk)
-        inputs, truth = opened.inputs(unit.chunk), opened.truth(unit.chunk)
+        inputs = opened.inputs(unit.chunk) if unit.explainer in OF_INPUTS else None
+        truth = opened.truth(unit.chunk) if FAMILIES[unit.explainer] == "ceiling" else None
         maps = baseline_maps(unit.explainer, cases, opened.space_of(unit.chunk), inputs, truth, self.seed)
         rows = opened.score(unit.chunk, np.asarray(maps), [""] * len(cases))
         rows = rows.filter(~pl.col("metric").is_in(opened.of_these_maps))

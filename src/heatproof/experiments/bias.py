@@ -158,7 +158,6 @@ def write_bias(
     write_text(place / "bias.json", json.dumps(settings, indent=2) + "\n")
     panel = lowest_panel(settings, mosaics, len(every), beside.name)
     said = section(settings, reach, table, classes, partners, worst, panel)
-    write_section(run.files, entry["folder"], replace(said, blocks=[*said.blocks, *blocks(drawn, crops)]))
     if drawn is not None:
         write_tables(drawn, place)
     page = None
@@ -167,6 +166,7 @@ def write_bias(
         line = next(table.filter(target_class=first, other_class=second).iter_rows(named=True), None)
         about = f"run {run.folder.name}, seed {run.manifest['configuration']['seed']}, {run.manifest['created'][:10]}"
         page = write_sheet(beside / PAGE, sheet(settings, line, classes, partners, mosaics, len(every)), about)
+    write_section(run.files, entry["folder"], replace(said, blocks=[*said.blocks, *blocks(drawn, crops)]))
     run.report()
     return Findings(
         classes,

@@ -279,8 +279,8 @@ def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
         if row is None:
             return Cell()
         gap = row["share"] - below
-        interval = f"{percent(row['share_low'])} to {percent(row['share_high'])}"
-        title = f"{interval}, Focus {percent(row['focus'])}, n = {row['n']}, corrected {p_value(row)}{visible(row)}"
+        interval = f"{percent(row['share_low'])} to {percent(row['share_high'])}, " if row["n"] > 1 else ""
+        title = f"{interval}Focus {percent(row['focus'])}, n = {row['n']}, corrected {p_value(row)}{visible(row)}"
         shade = gap / below if gap < 0 else gap / (1 - below)
         return Cell(percent(row["share"]), title=title, shade=shade, framed=row["found"])
 

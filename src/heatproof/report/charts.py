@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from heatproof.report.plots import PAD, WIDTH, dot, round_axis
+from heatproof.report.plots import PAD, WIDTH, Label, Rows, dot, label_room, round_axis, span
 from heatproof.story import MetricWords
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 HEIGHT, LEFT, RIGHT, BELOW = 290.0, 40.0, 26.0, 40.0
 CELL, LETTER = 32.0, 8.1
-LINE, TICK = 15.0, 16.0
-"""What a line of names takes in height, and a number of two digits in width."""
 WIDEST = 0.42
 """Part of the width that names beside a matrix may take."""
+SQUARE = 14
+"""Readings up to which a matrix can be read."""
 
 
 def pareto_plot(judged: Judged, metric: MetricWords) -> Markup | None:
@@ -111,21 +111,19 @@ def agreement_matrix(agreement: Agreement, title: str) -> Markup:
     letters = max(len(name) for name in names) + 3
     room = min(LETTER * letters + 8, WIDEST * WIDTH)
     side = min(CELL, (WIDTH - room - PAD) / len(names))
-    tall, every = max(side, LINE), ceil(TICK / side)  # cells of many readings are narrow, but as high as a name
-    height = 20 + tall * len(names) + 6
+    height = 20 + side * len(names) + 6
     tip = f"{title}: mean rank correlation {agreement.mean:.2f}, least between {' and '.join(agreement.apart)}"
     parts = [f'<svg class="plot matrix" viewBox="0 0 {WIDTH:g} {height:.1f}" role="img" aria-label="{escape(tip)}">']
     fits = int((room - 8) / LETTER)
     for row, name in enumerate(names):
-        y = 20 + tall * row
+        y = 20 + side * row
         text = f"{row + 1} {name}"
         shown = text if len(text) <= fits else text[: fits - 1] + "…"
         parts.append(
-            f'<text class="label" x="{room - 8:.1f}" y="{y + tall / 2 + 4:.1f}"><title>{escape(name)}</title>'
+            f'<text class="label" x="{room - 8:.1f}" y="{y + side / 2 + 4:.1f}"><title>{escape(name)}</title>'
             f"{escape(shown)}</text>"
         )
-        if row % every == 0:
-            parts.append(f'<text class="tick" x="{room + side * (row + 0.5):.1f}" y="14">{row + 1}</text>')
+        parts.append(f'<text class="tick" x="{room + side * (row + 0.5):.1f}" y="14">{row + 1}</text>')
         for column, value in enumerate(agreement.matrix[row]):
             if value is None:
                 continue
@@ -133,7 +131,7 @@ def agreement_matrix(agreement: Agreement, title: str) -> Markup:
             x = room + side * column
             said = f"{name} and {names[column]}: {value:.2f}"
             parts.append(
-                f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{side - 1:.1f}" height="{tall - 1:.1f}"'
+                f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}"'
                 f' fill-opacity="{0.5 * abs(value):.2f}"><title>{escape(said)}</title></rect>'
             )
             if side >= 20:
@@ -141,6 +139,21 @@ def agreement_matrix(agreement: Agreement, title: str) -> Markup:
                     f'<text class="number" x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}">{number(value)}</text>'
                 )
     return Markup("".join([*parts, "</svg>"]))  # texts are escaped where they are put in  # nosec B704
+
+
+def agreement_rows(agreement: Agreement, title: str) -> Markup:
+    """Rank correlation of every other reading with the first: what is left of a matrix that would be too large."""
+    first, *others = agreement.readings
+    known = [(Label(name), value) for name, value in zip(others, agreement.matrix[0][1:], strict=True)]
+    labels = [label for label, _ in known]
+    values = [value for _, value in known if value is not None]
+    frame = Rows(labels, round_axis([*values, 0.0, 1.0], label_room(labels), WIDTH - PAD, percent=False), title)
+    parts = [
+        span(frame.axis, frame.y(place), value, None, None, "logit", f"{first} and {label.name}: {value:.2f}")
+        for place, (label, value) in enumerate(known)
+        if value is not None
+    ]
+    return frame.drawn(parts, 0.0)
 
 
 def number(value: float) -> str:

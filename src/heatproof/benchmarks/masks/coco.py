@@ -59,6 +59,7 @@ class CocoMasks(MaskSource):
         tools = mask_tools(self.place)
         try:
             if isinstance(segmentation, list):
+                require_near(segmentation, size, what)
                 runs = tools.merge(tools.frPyObjects(segmentation, *size))
             else:
                 runs = checked_runs(segmentation, size, what)
@@ -88,12 +89,24 @@ def checked_runs(runs: Any, size: tuple[int, int], what: str) -> dict[str, Any]:
     if list(runs["size"]) != list(size):
         raise HeatproofError(f"{what}: its run lengths are of size {list(runs['size'])}, the image is {list(size)}.")
     counts = runs["counts"]
+    if isinstance(counts, list) and not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise HeatproofError(f"{what}: its run lengths must be whole numbers from 0 on.")
     total = sum(counts) if isinstance(counts, list) else sum(decoded_counts(str(counts), what))
     if total != size[0] * size[1]:
         raise HeatproofError(
             f"{what}: its run lengths add up to {total:,} pixels, the image has {size[0] * size[1]:,}."
         )
     return {"size": list(size), "counts": counts}
+
+
+def require_near(polygons: Sequence[Any], size: tuple[int, int], what: str) -> None:
+    """Corners must lie about the picture: pycocotools walks along the edges pixel by pixel, however long they are."""
+    far = 2 * max(size)
+    for polygon in polygons:
+        if not isinstance(polygon, list) or not all(
+            isinstance(value, int | float) and -far <= value <= far for value in polygon
+        ):
+            raise HeatproofError(f"{what}: its polygons must be lists of numbers in or near the image.")
 
 
 def decoded_counts(text: str, what: str) -> list[int]:

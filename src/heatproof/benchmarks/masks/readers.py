@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from heatproof.arrays import member
 from heatproof.errors import HeatproofError
 from heatproof.heatmap_files import few
 from heatproof.lazy import np
@@ -67,7 +68,7 @@ class Values:
                 if value is not None:
                     found[pixels == value] = meaning
         if found.max(initial=0) > VOID:
-            unknown = [int(value) for value in np.unique(pixels[found > VOID])]
+            unknown = np.unique(pixels[found > VOID]).tolist()
             raise HeatproofError(
                 f"{what} has pixels of value {few(unknown)}, which is none of {self.words}; say what they mean with"
                 " --object-value, --background-value and --void-value."
@@ -184,7 +185,7 @@ class MaskArchive(MaskSource):
     def truth(self, name: str, label: str) -> Truth:
         what = f"{name} of {self.place}"
         try:
-            array = np.asarray(self.archive[name])
+            array = member(self.archive, name)
         except Exception as problem:  # a damaged archive fails in many ways
             raise HeatproofError(f"{what} cannot be read ({type(problem).__name__}: {problem}).") from problem
         if array.ndim != 2 or array.dtype.kind not in "biu":
@@ -206,7 +207,7 @@ def read_pixels(file: Path) -> NDArray[Any]:
         with Image.open(file) as image:
             image.load()
             pixels = np.asarray(image)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
+    except Exception as problem:  # Pillow has many kinds of errors for damaged files
         raise HeatproofError(f"{file} cannot be read as a picture ({problem}); replace or remove it.") from problem
     if pixels.dtype == np.bool_:
         return pixels.astype(np.uint8) * np.uint8(255)
@@ -228,13 +229,14 @@ def box_truth(size: tuple[int, int], boxes: Sequence[tuple[float, float, float, 
 
 
 def checked_size(height: Any, width: Any, what: str) -> tuple[int, int]:
-    """Height and width as whole numbers, once they are seen to be those of a picture, before memory is taken."""
-    for value in (height, width):
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < 1:
-            raise HeatproofError(f"{what} must have a height and a width of whole numbers, got {height!r}, {width!r}.")
-    if height * width > MOST_PIXELS:
-        raise HeatproofError(f"{what} is said to be {width}x{height}, which no picture of at most {MOST_PIXELS:,} is.")
-    return int(height), int(width)
+    """Height and width as whole numbers, of a picture that can be: memory is taken by what they say."""
+    sides = [side for side in (height, width) if isinstance(side, int | float) and 0 < side <= MOST_PIXELS]
+    if len(sides) < 2 or any(side != int(side) for side in sides) or sides[0] * sides[1] > MOST_PIXELS:
+        raise HeatproofError(
+            f"{what} must have a height and a width of whole numbers, with at most {MOST_PIXELS:,} pixels; got"
+            f" {height!r} and {width!r}."
+        )
+    return int(sides[0]), int(sides[1])
 
 
 def digest_of(truth: Truth) -> bytes:
