@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from tests.reference.libraries import import_grad_cam, import_timm, import_torchvision, import_transformers
@@ -22,7 +23,14 @@ from torch.nn import functional
 
 import heatproof
 from benchmarks.workloads import interleaved, ours, show
+from heatproof.benchmarks.clevr_xai.answers import pictures
 from heatproof.cases import Batch
+from heatproof.clevr.files import open_dataset
+from heatproof.clevr.questions.make import make_questions
+from heatproof.clevr.shipped import shipped_dataset
+from heatproof.models.relation_network import PICTURE_SIZE
+from heatproof.models.scene_logic import load_scene_logic
+from heatproof.models.scene_steps import encode
 
 SIDE, PATCH = 224, 16
 SPEC = "lrp:composite=attn_lrp"
@@ -36,8 +44,26 @@ def main() -> None:
     remembered()
 
 
-def networks() -> Iterator[tuple[str, nn.Module]]:
-    """One after the other, so that only one is in memory."""
+def networks() -> Iterator[tuple[str, nn.Module, Tensor, tuple[Tensor, ...]]]:
+    """With what it is asked about: a random picture, or a rendered one and a question. One after the other, so that
+    only one is in memory."""
+    x = torch.randn(1, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
+    for name, network in vision_networks():
+        yield name, network, x, ()
+    yield "scene_logic, trained", load_scene_logic(), *complex_question()
+
+
+def complex_question() -> tuple[Tensor, tuple[Tensor, ...]]:
+    """A picture that ships, and the first complex question that is asked about it."""
+    with TemporaryDirectory() as folder:
+        for name in ("CLEVR_scenes.json", "images"):
+            (Path(folder) / name).symlink_to(shipped_dataset() / name)
+        make_questions(Path(folder), "complex", per_image=1)
+        asked = open_dataset(Path(folder)).questions("complex")[:1]
+        return pictures(asked, PICTURE_SIZE), (encode(asked[0].text),)
+
+
+def vision_networks() -> Iterator[tuple[str, nn.Module]]:
     timm, transformers = import_timm(), import_transformers()
     from torchvision.models import vit_b_16
 
@@ -65,9 +91,8 @@ def with_head(network: nn.Module) -> nn.Module:
 def conserved() -> None:
     print(f"relevance of one picture under {SPEC}: at the score, the largest sum at any layer, at the inputs; biases")
     print(f"{'network':<34} {'layers':>6} {'score':>9} {'largest':>9} {'inputs':>9} {'biases':>9} {'elsewhere':>9}")
-    x = torch.randn(1, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
-    for name, network in networks():
-        levels = heatproof.conservation(network.eval(), x, SPEC)
+    for name, network, x, context in networks():
+        levels = heatproof.conservation(network.eval(), x, SPEC, context=context)
         largest = max((level.relevance for level in levels), key=abs)
         last = levels[-1]
         print(
@@ -89,16 +114,24 @@ def tiny() -> nn.Module:
 
 def faster() -> None:
     network = tiny()
-    inputs = torch.randn(1, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
-    batch = Batch(inputs, torch.tensor([3]), ("0",))
-    library = import_grad_cam()
-    targets = [library.utils.model_targets.ClassifierOutputTarget(3)]
-    norm = network.encoder.layers[-1].ln_1
     print("our CPU seconds over theirs (below 1: we are faster), a ViT-Tiny in torchvision's architecture, 224 x 224")
     show("method", "other", "ours", "theirs", "ratio")
-    require_equal(network, inputs)
+    for cases in (1, 4):
+        inputs = torch.randn(cases, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
+        if cases == 1:
+            require_equal(network, inputs)
+        compared(network, inputs)
+
+
+def compared(network: nn.Module, inputs: Tensor) -> None:
+    """Both libraries on these pictures."""
+    cases = len(inputs)
+    batch = Batch(inputs, torch.full((cases,), 3), tuple(map(str, range(cases))))
+    library = import_grad_cam()
+    targets = [library.utils.model_targets.ClassifierOutputTarget(3)] * cases
+    norm = network.encoder.layers[-1].ln_1
     mine, other = interleaved([ours(SPEC, network, batch), by_lxt(network, inputs)])
-    show("lrp:composite=attn_lrp", "lxt, explicit functions", mine, other, mine / other)
+    show("lrp:composite=attn_lrp", f"lxt, explicit functions, {cases}", mine, other, mine / other)
     with library.GradCAM(model=network, target_layers=[norm], reshape_transform=on_grid) as cam:
 
         def theirs() -> object:
@@ -106,7 +139,7 @@ def faster() -> None:
                 return cam(input_tensor=inputs.clone().requires_grad_(), targets=targets)
 
         mine, other = interleaved([ours("grad_cam", network, batch), theirs])
-    show("grad_cam", "pytorch-grad-cam", mine, other, mine / other)
+    show("grad_cam", f"pytorch-grad-cam, {cases}", mine, other, mine / other)
 
 
 def on_grid(tokens: Tensor) -> Tensor:

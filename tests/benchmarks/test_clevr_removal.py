@@ -167,6 +167,16 @@ def test_masks_are_held_against_effects(recipe):
     assert len(truth.failures("single_object")) == len(hits) - sum(hits)
     supports = [int(one.effects["logit"].argmax()) in one.marked()["single_object"] for one in opened.measured]
     assert line["support"] == pytest.approx(np.mean(supports))
+    sides = [split(np.abs(one.effects["logit"]), one.marked()["single_object"]) for one in opened.measured]
+    assert line["above"] == pytest.approx(np.mean([np.mean(inside) > np.mean(outside) for inside, outside in sides]))
+    assert line["each"] == pytest.approx(np.mean([min(inside) > max(outside) for inside, outside in sides]))
+    families = truth.table(by="family")
+    assert families["questions_of"].to_list() == ["all", *sorted(truth.objects["family"].unique())]
+
+
+def split(effects: np.ndarray, marked: frozenset[int]) -> tuple[list[float], list[float]]:
+    """The effects of marked objects, and of the others."""
+    return [effects[place] for place in sorted(marked)], [e for place, e in enumerate(effects) if place not in marked]
 
 
 def test_what_hides_another_object_uncovers_it():

@@ -116,6 +116,33 @@ def test_positions_that_are_added_take_their_share():
     torch.testing.assert_close(found, x.tanh() * w[0], rtol=1e-7, atol=1e-9)
 
 
+def test_a_constant_added_in_place_is_added_once():
+    """Also where another composite, which has passed the check of outputs, was asked before."""
+    x, w = draw(2, 5), draw(3, 5, seed=1)
+    network = Written(lambda x, w: functional.linear(x.clone().sub_(0.5), w), w=w)
+    for spec, expected in (("lrp:composite=epsilon", (x - 0.5) * w[0]), (ATTN, x * w[0])):
+        found = heatproof.explain(network, x.unsqueeze(1), spec, target=0).squeeze(1)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("spec", [ATTN, CP, "lrp:composite=attn_lrp_gamma"])
+def test_an_activation_in_place_behind_a_dense_layer_of_tokens_changes_nothing(spec):
+    """What is kept of a layer's outputs must be what they were, though the model writes over them."""
+    x, w, b = draw(2, 5, 6), draw(4, 6, seed=1), draw(4, seed=2)
+    found = [
+        relevance(
+            lambda x, w, b, y=y: functional.silu(functional.linear(x, w, b), inplace=y).sum((1, 2))[:, None],
+            x,
+            spec,
+            w=w,
+            b=b,
+        )
+        for y in (False, True)
+    ]
+    assert found[0].any()
+    assert torch.equal(found[0], found[1])
+
+
 def attend_by_function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(q, k, v)
 
@@ -167,22 +194,27 @@ def small_transformer() -> nn.Module:
     return network.double().eval()
 
 
-def by_lxt(network: nn.Module, x: Tensor, constant: bool) -> Tensor:
-    """The same network written with the functions of lxt, whose backward passes carry relevance."""
+def by_lxt(network: nn.Module, x: Tensor, constant: bool, gamma: float = 0.0) -> Tensor:
+    """The same network written with the functions of lxt, whose backward passes carry relevance.
+
+    Its convolution favours by `gamma`, dense layers by a fifth of it, by a literal rule: lxt has none.
+    """
     lxt = pytest.importorskip("lxt.explicit.functional", reason="needs lxt")
-    dense = lambda layer, x: lxt.linear_epsilon(x, layer.weight, layer.bias, EPSILON)  # noqa: E731
+
+    def linear(x: Tensor, weight: Tensor, bias: Tensor, gamma: float) -> Tensor:
+        return Favoured.apply(x, weight, bias, gamma) if gamma else lxt.linear_epsilon(x, weight, bias, EPSILON)
+
+    dense = lambda layer, x: linear(x, layer.weight, layer.bias, gamma / 5)  # noqa: E731
     norm = lambda layer, x: lxt.layer_norm_grad_fn.apply(x, layer.weight, layer.bias, layer.eps, EPSILON)  # noqa: E731
     x = x.clone().requires_grad_()
     patches = functional.unfold(x, 4, stride=4).transpose(1, 2)
     first = network.conv_proj
-    tokens = lxt.linear_epsilon(patches, first.weight.flatten(1), first.bias, EPSILON)
+    tokens = linear(patches, first.weight.flatten(1), first.bias, gamma)
     tokens = torch.cat([network.class_token.expand(len(x), -1, -1), tokens], 1)
     tokens = lxt.add2(tokens, network.encoder.pos_embedding.expand_as(tokens), False, EPSILON)
     for block in network.encoder.layers:
         inner, heads = norm(block.ln_1, tokens), block.self_attention.num_heads
-        packed = lxt.linear_epsilon(
-            inner, block.self_attention.in_proj_weight, block.self_attention.in_proj_bias, EPSILON
-        )
+        packed = linear(inner, block.self_attention.in_proj_weight, block.self_attention.in_proj_bias, gamma / 5)
         q, k, v = (
             part.reshape(*part.shape[:2], heads, -1).transpose(1, 2).contiguous() for part in packed.chunk(3, -1)
         )
@@ -224,6 +256,33 @@ class Weighed(torch.autograd.Function):
     def backward(ctx, coming):
         attention, v, z = ctx.saved_tensors
         return None, v * (attention.transpose(-2, -1) @ (coming / z))
+
+
+class Favoured(torch.autograd.Function):
+    """The gamma rule by its definition: every contribution x_i w_ij of an output's own sign counts 1 + gamma times."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, gamma):
+        ctx.save_for_backward(x, weight, bias)
+        ctx.gamma = gamma
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, coming):
+        x, weight, bias = ctx.saved_tensors
+        parts = torch.cat([x[..., None, :] * weight, bias[:, None].expand(*x.shape[:-1], -1, 1)], -1)
+        own = parts.sign() == parts.sum(-1, keepdim=True).sign()
+        parts = torch.where(own, (1 + ctx.gamma) * parts, parts)
+        shares = parts / parts.sum(-1, keepdim=True) * coming[..., None]
+        return shares.sum(-2)[..., :-1], None, None, None
+
+
+@pytest.mark.parametrize(("composite", "constant"), [("attn_lrp_gamma", False), ("cp_lrp", True)])
+def test_the_published_setting_favours_a_quarter_in_convolutions_and_a_twentieth_in_dense_layers(composite, constant):
+    network, x = small_transformer(), draw(2, 3, 16, 16)
+    expected = by_lxt(network, x, constant, gamma=0.25)
+    found = heatproof.explain(network, x, f"lrp:composite={composite},epsilon={EPSILON}", target=3)
+    assert float((found - expected).norm() / expected.norm()) < 1e-6
 
 
 @pytest.mark.parametrize(("spec", "constant"), [(ATTN, False), (CP, True)])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from captum.attr import LayerGradCam
+from captum.attr import InputXGradient, LayerGradCam, NoiseTunnel
 
 from heatproof.errors import HeatproofError
 from heatproof.exact import normal
@@ -43,7 +43,7 @@ def test_it_is_the_other_explainer_over_noisy_copies(picture_net: Net, name: str
 
 
 def test_the_mean_over_copies_equals_captum_on_each(picture_net: Net) -> None:
-    """Reference: Captum's Grad-CAM on each copy; its noise tunnel cannot be given the noise."""
+    """Reference: Captum's Grad-CAM on each copy."""
     layer = picture_net.model.get_submodule(make_explainer("grad_cam").layer_read(picture_net.model, picture_net.batch))
     maps = []
     for batch in copies(picture_net, 3, 0.1):
@@ -53,6 +53,19 @@ def test_the_mean_over_copies_equals_captum_on_each(picture_net: Net) -> None:
         maps.append(torch.nn.functional.interpolate(found, batch.space, mode="bilinear"))
     ours = Noised(of="grad_cam", samples=3, sigma=0.1)(picture_net.model, picture_net.batch, RNG)
     torch.testing.assert_close(ours, torch.stack(maps).mean(0).detach(), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [("smoothgrad", "mean"), ("smoothgrad_sq", "square"), ("vargrad", "variance")])
+def test_it_equals_captums_noise_tunnel(picture_net: Net, kind: tuple[str, str], monkeypatch) -> None:
+    """The tunnel draws its noise by torch.normal, case by case and copy by copy: it gets ours there."""
+    batch, (theirs, ours) = picture_net.batch, kind
+    noise = torch.stack([copy.inputs - batch.inputs for copy in copies(picture_net, 4, 0.2)], 1).flatten(0, 1)
+    monkeypatch.setattr(torch, "normal", lambda mean, std: noise)
+    expected = NoiseTunnel(InputXGradient(picture_net.model)).attribute(
+        batch.inputs.clone(), nt_type=theirs, nt_samples=4, target=batch.target
+    )
+    found = Noised(of="gradient_x_input", samples=4, sigma=0.2, summary=ours)(picture_net.model, batch, RNG)
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-9, atol=1e-12)
 
 
 def test_parameters_of_both_stand_side_by_side() -> None:

@@ -287,6 +287,30 @@ def test_the_layer_with_a_gradient_is_read() -> None:
     assert LayerCam()(model, BATCH, RNG).any()
 
 
+def test_tokens_that_are_known_are_looked_for_again_where_others_count() -> None:
+    """By its weights alone the answer comes from the class token or from all. Reference: a copy that is new."""
+
+    class Pooled(VisionTransformer):
+        def forward(self, inputs: Tensor) -> Tensor:
+            tokens = self.patches(inputs).flatten(2).transpose(1, 2)
+            tokens = torch.cat([self.class_token.expand(len(tokens), -1, -1), tokens], 1) + self.places
+            for block in self.blocks:
+                tokens = block(tokens)
+            return self.answer(torch.einsum("btd,t->bd", self.norm(tokens), self.shares))
+
+    model = seeded(None, 22, Pooled(class_token=True))
+    first, all_tokens = torch.eye(13, dtype=torch.float64)[0], torch.ones(13, dtype=torch.float64)
+    for shares, layer in ((first, "blocks.1.norm1"), (all_tokens, "norm"), (first, "blocks.1.norm1")):
+        model.shares = shares
+        for name in ("grad_cam", "score_cam", "grad_cam"):
+            for batch in (BATCH, BATCH[:1]):
+                explainer = make_explainer(name)
+                expected = explainer(copy.deepcopy(model), batch, RNG)
+                assert expected.any() or name == "score_cam"  # whose sum of maps may be below zero everywhere
+                assert torch.equal(explainer(model, batch, RNG), expected)
+        assert GradCam().layer_read(model, BATCH) == layer
+
+
 @models
 def test_every_method_explains_a_transformer_or_says_why_not(model: VisionTransformer) -> None:
     """Finite relevance, not all zero; LRP says what it has no rule for, guided backprop that there is no ReLU."""

@@ -80,4 +80,6 @@ def expectation(network: Network, identity: Identity) -> str:
             return REFUSED if network.refuses[key] else RIGHT
     if network.layer is None and identity.name in ("automatic layer", "named layer", "guided maps", "masks"):
         return REFUSED
+    if identity.family == "attention" and not network.attends:
+        return REFUSED
     return RIGHT

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import heatproof
-from zoo import references
+from zoo import attention, references
 from zoo.kinds import Layer, Network
 from zoo.own import AddedUp
 from zoo.watched import unchanged
@@ -194,12 +194,38 @@ def composites(subject: Subject) -> None:
     alone(subject, "lrp", 1e-6)
 
 
+def relevance_through_attention(subject: Subject) -> None:
+    """Reference: the input times a gradient with AttnLRP's rules for softmax, products and norms."""
+    found = subject.explain("lrp", composite="attn_lrp", epsilon=TINY)
+    same("lrp:composite=attn_lrp", found, subject.reference(attention.relevance), 1e-5)
+    alone(subject, "lrp", 1e-6, composite="attn_lrp")
+    alone(subject, "lrp", 1e-6, composite="cp_lrp")
+
+
 def chances(subject: Subject) -> None:
     """Reference: what a chance is: never negative, and one in sum at most."""
     found = subject.explain("excitation_backprop")
     least, most = found.min().item(), found.flatten(1).sum(1).max().item()
     if least < -1e-9 or most > 1 + 1e-6:
         raise WrongError(f"excitation_backprop has values from {least:.2g}, and {most:.4g} in sum")
+
+
+def attention_itself(subject: Subject) -> None:
+    """Reference: attention written out by formulas, case by case; le_grad has the same case alone."""
+    layer = subject.network.layer
+    found = {name: subject.explain(name) for name in ("raw_attention", "attention_rollout", "chefer")}
+    if layer is None or not layer.grid:
+        raise WrongError("methods of attention answer, though there is no grid of tokens")
+    looks, gradients = subject.reference(attention.looks)
+    expected = {
+        "raw_attention": looks[-1].mean(1),
+        "attention_rollout": attention.rolled_out(looks),
+        "chefer": attention.weighed_rollout(looks, gradients),
+    }
+    for name, looking in expected.items():
+        grid = attention.on_grid(looking, layer.grid, layer.class_token, subject.network.shape[1:])
+        same(name, found[name], grid, 1e-6)
+    alone(subject, "le_grad", 1e-6)
 
 
 def adds_up(subject: Subject) -> None:
@@ -282,6 +308,8 @@ FAMILIES = {
     "CAMs": "grad_cam, grad_cam_pp, xgrad_cam, layer_cam, guided_grad_cam",
     "masks": "score_cam, sise",
     "LRP": "lrp, excitation_backprop",
+    "attn_lrp": "lrp:composite=attn_lrp, lrp:composite=cp_lrp",
+    "attention": "raw_attention, attention_rollout, chefer, le_grad",
     "deep_lift": "deep_lift",
     "perturbation": "occlusion, rise, lime, kernel_shap",
 }
@@ -301,6 +329,8 @@ IDENTITIES = [
     Identity("relevance kept", "LRP", relevance_is_kept),
     Identity("composites", "LRP", composites),
     Identity("chances", "LRP", chances),
+    Identity("relevance through attention", "attn_lrp", relevance_through_attention),
+    Identity("attention itself", "attention", attention_itself),
     Identity("adds up", "deep_lift", adds_up),
     Identity("occlusion", "perturbation", occlusion_is_a_loop),
     Identity("a sum recovered", "perturbation", sum_recovered),

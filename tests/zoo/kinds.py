@@ -20,6 +20,7 @@ class Layer:
     layout  maps (B, C, *extent); last (B, *extent, C); first (T, B, C); tokens (B, T, D), the last prod(grid) a grid
     then    the function that makes the maps of the layer's output, where the last step is no layer
     head    what the model goes on to do with them, written once more, because no hook can read a function
+    class_token  whether the first token answers, and not the mean of the grid
     """
 
     name: str
@@ -27,6 +28,7 @@ class Layer:
     grid: tuple[int, ...] = ()
     then: Callable[[Tensor], Tensor] | None = None
     head: Callable[[nn.Module, Tensor], Tensor] | None = None
+    class_token: bool = False
 
     def maps(self, output: Tensor) -> Tensor:
         """The output as maps (B, C, *extent)."""
@@ -49,6 +51,7 @@ class Network:
     not_run  what is not tried on it, and why
     quick    whether it is in the cross-section that `make test` runs
     words    the number of words of a question that it takes beside its inputs
+    attends  whether its tokens look at each other, one for each place of the layer's grid, block by block
     """
 
     name: str
@@ -61,6 +64,7 @@ class Network:
     not_run: Mapping[str, str] = field(default_factory=dict)
     quick: bool = False
     words: int = 0
+    attends: bool = False
     spread: float = 1.0
 
     def build(self) -> nn.Module:

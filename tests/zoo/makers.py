@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from reference.libraries import import_torchvision
+from reference.libraries import import_torchvision, import_transformers
 from zoo.own import CLASSES
 
 
@@ -88,11 +88,37 @@ def vit(**options: Any) -> Callable[[], nn.Module]:
     return make
 
 
+def hugging_face(**options: Any) -> Callable[[], nn.Module]:
+    """A vision transformer of transformers', two blocks of width 16, whose answer is a bundle with `logits`."""
+
+    class Bundled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            transformers = import_transformers()
+            config = transformers.ViTConfig(
+                hidden_size=16,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                intermediate_size=32,
+                image_size=32,
+                patch_size=8,
+                num_labels=CLASSES,
+                **options,
+            )
+            self.network = transformers.ViTForImageClassification(config)
+
+        def forward(self, pictures: Tensor) -> Tensor:
+            logits: Tensor = self.network(pictures).logits
+            return logits
+
+    return Bundled
+
+
 NO_RECTIFIER = {"guided": "it has no rectifier"}
-GATED = {"LRP": "products of two paths have no rule yet"}
-ATTENTION = {"LRP": "attention has no rule yet"}
-LAYER_NORM = {"LRP": "layer norms have no rule yet"}
-RECURRENT = {"LRP": "recurrent layers have no rule"}
+GATED = {"LRP": "products of two paths have rules in the composites for attention only"}
+ATTENTION = {"LRP": "attention has rules in the composites for it only"}
+LAYER_NORM = {"LRP": "layer norms have rules in the composites for attention only"}
+RECURRENT = dict.fromkeys(("LRP", "attn_lrp"), "recurrent layers have no rule")
 ASKED = {"relevance kept": "the question takes its share"}
 WIDE = {"masks": "a pass for each of its many maps"}
 

@@ -56,9 +56,10 @@ IN_PLACE = [
     ),
 ]
 
-UNSEEN = dict.fromkeys(("guided", "LRP", "deep_lift"), "a function with a backward pass of its own")
+UNSEEN = dict.fromkeys(("guided", "LRP", "attn_lrp", "deep_lift"), "a function with a backward pass of its own")
 MINGLED = dict.fromkeys(
-    ("gradients", "guided", "CAMs", "masks", "LRP", "deep_lift", "perturbation"), "its cases influence each other"
+    ("gradients", "guided", "CAMs", "masks", "LRP", "attn_lrp", "attention", "deep_lift", "perturbation"),
+    "its cases influence each other",
 )
 HARD = [
     Network(

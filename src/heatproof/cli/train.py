@@ -65,8 +65,11 @@ def signals(
 ) -> None:
     """SVEA's shallow network on signals of your own: any channels, length and classes; a minute or less.
 
-    Example: heatproof train signals gunpoint.npz --out net.npz, then heatproof run svea --signals gunpoint.npz
-    --weights net.npz
+    Examples, the second with what the first made:
+
+    heatproof train signals gunpoint.npz --out net.npz
+
+    heatproof run svea --signals gunpoint.npz --weights net.npz
     """
     from heatproof.benchmarks.svea.own import own_signals
     from heatproof.cli.bars import bars
@@ -174,8 +177,11 @@ def scene_logic(
     Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
     With one thread (OMP_NUM_THREADS=1) the same command gives the same weights, bit by bit.
 
-    Example: heatproof train scene-logic data/pictures --held-out data/others --out net.npz, then heatproof run
-    clevr-xai --questions complex --model scene_logic --weights net.npz
+    Examples, the second with what the first made:
+
+    heatproof train scene-logic data/pictures --held-out data/others --out net.npz
+
+    heatproof run clevr-xai --questions complex --model scene_logic --weights net.npz
     """
     from heatproof.benchmarks.clevr_xai.accuracy import accuracy
     from heatproof.clevr.files import open_dataset
@@ -227,9 +233,13 @@ def relation_network(
     """The Relation Network that CLEVR-XAI's authors probably used, on any data set with questions. A GPU's work.
 
     Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    Done, it goes on with more --epochs.
 
-    Example: heatproof train relation-network CLEVR_v1.0 --device cuda --out net.npz, then heatproof run clevr-xai
-    --weights net.npz
+    Examples, the second with what the first made:
+
+    heatproof train relation-network CLEVR_v1.0 --device cuda --out net.npz
+
+    heatproof run clevr-xai --weights net.npz
     """
     from heatproof.cli.bars import bars
     from heatproof.devices import choose_device
@@ -278,8 +288,11 @@ def focus_head(
     On AlexNet and VGG16 the head sees the convolutions, averaged over all places; of other networks it is the last
     layer. A CSV of pictures with a subset train, and a data set of the paper, have a split of their own.
 
-    Example: heatproof train focus-head --images dogs_vs_cats --model alexnet --weights alexnet_features.pt
-    --out dogs.npz, then heatproof run focus --images dogs.csv --model alexnet_linear --weights dogs.npz
+    Examples, the second with what the first made:
+
+    heatproof train focus-head --images dogs_vs_cats --model alexnet --weights alexnet_features.pt --out dogs.npz
+
+    heatproof run focus --images dogs.csv --model alexnet_linear --weights dogs.npz
     """
     from heatproof.cli.bars import bars
     from heatproof.errors import require_whole

@@ -45,8 +45,9 @@ def vqa(
 
     heatproof train vqa data/pictures --held-out data/others --out net.npz
 
-    heatproof train vqa data/pictures --held-out data/others --shortcut marker --out twin.npz, then heatproof run
-    clevr-twins --shortcut twin_shortcut.npz --honest twin_honest.npz
+    heatproof train vqa data/pictures --held-out data/others --shortcut marker --out twin.npz
+
+    heatproof run clevr-twins --shortcut twin_shortcut.npz --honest twin_honest.npz
     """
     if shortcut is not None:
         train_twins(dataset, held_out, seed, twin_steps, out, device)

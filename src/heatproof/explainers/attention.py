@@ -35,6 +35,8 @@ class Seen:
     extent: torch.Size
     """Of the grid of patches."""
     maps: AttentionMaps
+    by_first: bool
+    """Whether the first token answers, and not the patches."""
 
     @property
     def tokens(self) -> int:
@@ -42,7 +44,7 @@ class Seen:
 
     def heatmap(self, looks: torch.Tensor, batch: Batch) -> torch.Tensor:
         """What each token looks at (B, T, T) as a map: the class token's row, or the mean row where there is none."""
-        return self.on_grid(looks[:, 0] if self.further else looks.mean(1), batch)
+        return self.on_grid(looks[:, 0] if self.by_first else looks[:, self.further :].mean(1), batch)
 
     @property
     def further(self) -> int:
@@ -55,9 +57,9 @@ class Seen:
         return resize(patches, batch.space)
 
 
-def look(name: str, model: torch.nn.Module, batch: Batch) -> Seen:
-    """Run a transformer, and see its attention."""
-    from heatproof.explainers.attention_maps import AttentionMaps, grid_of, require_one_grid
+def look(name: str, model: torch.nn.Module, batch: Batch, grid: str = "") -> Seen:
+    """Run a transformer, and see its attention; `grid` is the extent of its patches, where it is not to be found."""
+    from heatproof.explainers.attention_maps import AttentionMaps, given_grid, grid_of, require_one_grid
 
     # With gradients, because without torch's own blocks take a short cut that hides their attention.
     with torch.enable_grad(), AttentionMaps(model) as attention:
@@ -72,7 +74,23 @@ def look(name: str, model: torch.nn.Module, batch: Batch) -> Seen:
     require_one_grid(attention.maps, name)
     tokens = attention.maps[-1].shape[-1]
     blocks = [by_heads(found, len(batch)) for found in attention.maps]
-    return Seen(outputs, blocks, grid_of(attention.patches, tokens, name), attention)
+    if grid:
+        extent = given_grid(grid, tokens, len(batch.space), name)
+    else:
+        extent = grid_of(attention.patches, tokens, name)
+    by_first = first_answers(outputs, attention.maps[-1], tokens - extent.numel())
+    return Seen(outputs, blocks, extent, attention, by_first)
+
+
+def first_answers(outputs: torch.Tensor, last: torch.Tensor, further: int) -> bool:
+    """Whether the first token does, and not the patches: further tokens may be registers, which none reads.
+
+    Behind the last attention only what a token that answers has looked at leads to the outputs.
+    """
+    if further < 2 or not (outputs.requires_grad and last.requires_grad):
+        return further > 0
+    (gradient,) = torch.autograd.grad(outputs[:, 0].sum(), last, retain_graph=True, allow_unused=True)
+    return gradient is None or not bool(gradient[..., further:, :].any())
 
 
 def by_heads(attention: torch.Tensor, cases: int) -> torch.Tensor:
@@ -94,6 +112,7 @@ class RawAttention(Explainer):
 
     block  counted from zero; -1 is the last
     heads  mean, min or max over the heads
+    grid   rows and columns of the patches, such as 14x14; by default those of the last convolution
     """
 
     family = "attention"
@@ -102,6 +121,7 @@ class RawAttention(Explainer):
 
     block: int = -1
     heads: str = "mean"
+    grid: str = ""
 
     def __post_init__(self) -> None:
         require_one_of(self, "heads", HEADS)
@@ -110,7 +130,7 @@ class RawAttention(Explainer):
         return 1
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        seen = look(self.name, model, batch)
+        seen = look(self.name, model, batch, self.grid)
         if not -len(seen.blocks) <= self.block < len(seen.blocks):
             raise HeatproofError(f"{self.name}: block is {self.block}, and this model has {len(seen.blocks)} blocks.")
         return seen.heatmap(over_heads(seen.blocks[self.block], self.heads), batch)
@@ -126,6 +146,7 @@ class AttentionRollout(Explainer):
 
     heads    mean, min or max over the heads
     discard  share of each A's entries, the smallest, that count as zero; rows then sum to one again
+    grid     rows and columns of the patches, such as 14x14; by default those of the last convolution
     """
 
     family = "attention"
@@ -134,6 +155,7 @@ class AttentionRollout(Explainer):
 
     heads: str = "mean"
     discard: float = 0.0
+    grid: str = ""
 
     def __post_init__(self) -> None:
         require_one_of(self, "heads", HEADS)
@@ -144,7 +166,7 @@ class AttentionRollout(Explainer):
         return 1
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
-        seen = look(self.name, model, batch)
+        seen = look(self.name, model, batch, self.grid)
         rolled = same = torch.eye(seen.tokens).to(seen.blocks[0].detach())
         for attention in seen.blocks:
             looks = self.kept(over_heads(attention.detach(), self.heads)) + same
@@ -170,6 +192,7 @@ class Chefer(ScoreExplainer):
     over blocks of I + E[(dS/dA * R_A)+] that of the sum (Chefer et al. 2021a).
 
     weights  attention or relevance
+    grid     rows and columns of the patches, such as 14x14; by default those of the last convolution
     """
 
     family = "attention"
@@ -177,6 +200,7 @@ class Chefer(ScoreExplainer):
     cost = "2"
 
     weights: str = "attention"
+    grid: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,7 +213,7 @@ class Chefer(ScoreExplainer):
         from heatproof.explainers.compiled import require_gradients
 
         require_gradients(model, self.name)
-        seen = look(self.name, model, batch)
+        seen = look(self.name, model, batch, self.grid)
         score = quantity_of(seen.outputs, batch.target, self.quantity).sum()
         gradients = gradients_of(score, seen.maps.maps, len(batch))
         weights = [found.detach() for found in seen.blocks]
@@ -226,11 +250,15 @@ class LeGrad(ScoreExplainer):
     """LeGrad: the mean over blocks l, heads and looking tokens of (dS_l/dA_l)+.
 
     S_l is the score that the network's last layers make of the tokens that block l gives.
+
+    grid  rows and columns of the patches, such as 14x14; by default those of the last convolution
     """
 
     family = "attention"
     paper = "Bousselham et al. 2024"
     cost = "2 a block"
+
+    grid: str = ""
 
     def passes(self, size: Size) -> int:
         return 2
@@ -241,7 +269,7 @@ class LeGrad(ScoreExplainer):
 
         require_gradients(model, self.name)
         with torch.enable_grad():
-            early = read_early(self.name, model, batch, lambda: look(self.name, model, batch))
+            early = read_early(self.name, model, batch, lambda: look(self.name, model, batch, self.grid))
         total = torch.zeros(len(batch), early.seen.tokens).to(early.seen.blocks[0].detach())
         for attention, outputs in zip(early.seen.maps.maps, early.outputs, strict=True):
             score = quantity_of(outputs, batch.target, self.quantity).sum()

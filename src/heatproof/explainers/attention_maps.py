@@ -120,7 +120,24 @@ def grid_of(patches: torch.Size | None, tokens: int, method: str) -> torch.Size:
         found = "no convolution" if patches is None else "a grid of " + " x ".join(map(str, patches))
         raise HeatproofError(
             f"{method} cannot lay out {tokens} tokens as a map: the patch embedding made {found}."
-            " It needs one token for each patch of a convolution, without windows or merging; take"
-            " lrp:composite=attn_lrp or a gradient method, which need no grid."
+            " It needs one token for each patch of a convolution, without windows or merging; give the patches' rows"
+            " and columns (grid=14x14), or take lrp:composite=attn_lrp or a gradient method, which need no grid."
         )
     return patches
+
+
+def given_grid(grid: str, tokens: int, dimensions: int, method: str) -> torch.Size:
+    """The grid that a user has given as `14x14`, if it can be that of these tokens."""
+    from heatproof.explainers.places import FURTHER_TOKENS
+
+    lengths = grid.split("x")
+    if not all(length.isdecimal() and int(length) for length in lengths) or len(lengths) != dimensions:
+        example = "x".join(["14"] * dimensions)
+        raise HeatproofError(f"{method}: grid must be the extent of the patches, such as grid={example}, got {grid!r}.")
+    extent = torch.Size(map(int, lengths))
+    if not 0 <= tokens - prod(extent) <= FURTHER_TOKENS:
+        raise HeatproofError(
+            f"{method}: grid={grid} has {prod(extent)} places, and this model has {tokens} tokens; give the extent of"
+            f" its patches, beside which there may be {FURTHER_TOKENS} tokens more."
+        )
+    return extent

@@ -20,7 +20,9 @@ from heatproof.explainers.autograd_graph import function_name
 from heatproof.explainers.linear_maps import named, plain
 from heatproof.explainers.losses import Back
 from heatproof.explainers.relevance_kinds import MOVING_NODES, PRODUCTS, SHIFTED_PRODUCTS
-from heatproof.explainers.rules import stable
+from heatproof.explainers.relevance_nodes import own_tensor
+from heatproof.explainers.rules import LinearMap, over, times
+from heatproof.explainers.sums import share_centring
 from heatproof.explainers.watching import Call, opened
 
 if TYPE_CHECKING:
@@ -34,20 +36,6 @@ FOLLOWED = 32
 """Nodes to look at for what made a factor."""
 
 
-def layer_norm(
-    x: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    *_: Any,
-) -> Tensor:
-    """A norm over one group of channels, once each token is a case of its own."""
-    size = torch.Size(normalized_shape).numel()
-    weight, bias = (None if values is None else values.reshape(size) for values in (weight, bias))
-    return functional.group_norm(x.reshape(-1, size), 1, weight, bias, eps).reshape(x.shape)
-
-
 def shifted_product(name: str, shift: Tensor, first: Tensor, second: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * shift + alpha * first second"""
     product: Tensor = getattr(torch, SHIFTED_PRODUCTS[name])(first, second)
@@ -55,7 +43,7 @@ def shifted_product(name: str, shift: Tensor, first: Tensor, second: Tensor, bet
     return shifted
 
 
-UNFOLDED: dict[str, Callable[..., Tensor]] = {"scaled_dot_product_attention": attended, "layer_norm": layer_norm}
+UNFOLDED: dict[str, Callable[..., Tensor]] = {"scaled_dot_product_attention": attended}
 
 
 def unfolded(call: Call) -> Callable[..., Any] | None:
@@ -69,6 +57,8 @@ def through_attention(graph: RelevanceGraph, call: Call) -> Tensor | None:
     """The value of a step of attention with its way back; None where it is no such step."""
     if call.name == "softmax" and len(call.carriers) == 1:
         return softmax(graph, call)
+    if call.name == "layer_norm" and len(call.carriers) == 1:
+        return layer_norm(graph, call)
     if call.name in ("rms_norm", "normalize") and len(call.carriers) == 1:
         return graph.passed(plain(call), call.carriers[0])
     if call.name in PRODUCTS and len(call.tensors) == len(call.carriers) == 2:
@@ -90,12 +80,40 @@ def softmax(graph: RelevanceGraph, call: Call) -> Tensor:
     held = graph.keep(value)
 
     def back(relevance: Tensor) -> tuple[Tensor]:
-        finite = x.masked_fill(x == -torch.inf, 0)  # what a mask hides has no part in it
-        return ((finite * (relevance - held * relevance.sum(axis, keepdim=True))).to(x),)
+        taken = held * relevance.sum(axis, keepdim=True)
+        shares = torch.sub(relevance, taken, out=taken)
+        if bool(x.amin() == -torch.inf):  # what a mask hides has no part in it
+            return ((x.masked_fill(x == -torch.inf, 0) * shares).to(x),)
+        return (times(shares, x).to(x),)
 
     result = graph.node(value, back, source)
     graph.weights.append(result)
     return result
+
+
+def layer_norm(graph: RelevanceGraph, call: Call) -> Tensor:
+    """A token less its mean, over its deviation, which is a constant: the rule of norms, then each value's share."""
+    given = named(call, ("input", "normalized_shape", "weight", "bias", "eps"))
+    source, value = call.carriers[0], own_tensor(plain(call), call.tensors)
+    if source is not given["input"]:
+        raise graph.refusal(call)
+    x = graph.keep(source)
+    normed = functional.layer_norm(x, given["normalized_shape"], eps=given.get("eps", 1e-5))
+    weight, bias = given.get("weight"), given.get("bias")
+    weight = torch.ones_like(normed[0]) if weight is None else weight
+    norm = LinearMap(normed, weight, bias, torch.mul, "norm", adjoint=scaled_back, outputs=graph.keep(value))
+    rule = graph.composite.rule(-1, "norm")
+    rows = (-1, torch.Size(given["normalized_shape"]).numel())
+    share = share_centring(x.reshape(rows), 1, graph.sharing)
+
+    def back(relevance: Tensor) -> list[Tensor]:
+        return [found.view(x.shape) for found in share(rule.redistribute(norm, relevance).reshape(rows))]
+
+    return graph.node(value, back, source, rule=rule, linear=norm)
+
+
+def scaled_back(s: Tensor, weight: Tensor, _: torch.Size) -> Tensor:
+    return s * weight
 
 
 def constant(graph: RelevanceGraph, value: Tensor) -> Tensor:
@@ -112,7 +130,7 @@ def product(graph: RelevanceGraph, call: Call) -> Tensor:
     takes = takers(graph, sources)
     kept = [graph.keep(source) for source in sources]
     chosen = [source for source, taker in zip(sources, takes, strict=True) if taker]
-    value = plain(call)
+    value = own_tensor(plain(call), kept)
     if is_by_cases(call, kept):
         way = share_matrices(kept, graph.keep(value), takes, graph.composite.stabiliser)
     else:
@@ -131,12 +149,12 @@ def share_matrices(kept: Sequence[Tensor], z: Tensor, takes: Sequence[bool], sta
 
     def back(relevance: Tensor) -> list[Tensor]:
         first, second = kept
-        s = relevance / stable(sum(takes) * z, stabiliser)
+        s = over(relevance, z if sum(takes) == 1 else 2 * z, stabiliser)
         shares = []
         if takes[0]:
-            shares.append(first * (s @ second.mT))
+            shares.append(times(s @ second.mT, first))
         if takes[1]:
-            shares.append(second * (first.mT @ s))
+            shares.append(times(first.mT @ s, second))
         return shares
 
     return back
@@ -150,7 +168,7 @@ def share_product(call: Call, kept: Sequence[Tensor], takes: Sequence[bool], sta
             factors = [tensor.detach().requires_grad_(wanted) for tensor, wanted in zip(kept, takes, strict=True)]
             queue = iter(factors)
             z = call.with_tensors(lambda _: next(queue)).value()
-        s = relevance / stable(sum(takes) * z.detach(), stabiliser)
+        s = over(relevance, sum(takes) * z.detach(), stabiliser)
         wanted = [factor for factor in factors if factor.requires_grad]
         return [
             factor.detach() * found for factor, found in zip(wanted, torch.autograd.grad(z, wanted, s), strict=True)

@@ -152,7 +152,7 @@ class OtherQuestion(Around):
     """
 
     family = "floor"
-    paper = "Arras et al. 2022"
+    paper = "after Arras et al. 2022"
     cost = "as the other"
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:

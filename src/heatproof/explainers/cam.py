@@ -96,43 +96,72 @@ def stages(
     model: torch.nn.Module, batch: Batch, layer: str | None, quantities: Sequence[Quantity], every: bool
 ) -> list[Stage]:
     """The last layer of every extent, fine to coarse, or the last one alone."""
-    from heatproof.explainers.layers import spatial_activations
+    from heatproof.explainers.layers import last_of_each_extent, spatial_activations
 
-    return with_gradients(*spatial_activations(model, batch, layer, every), batch, quantities, every)
-
-
-def with_gradients(
-    outputs: torch.Tensor, found: list[Activation], batch: Batch, quantities: Sequence[Quantity], every: bool
-) -> list[Stage]:
-    """Maps and gradients of the activations of one pass that count; each quantity needs a backward pass."""
-    from heatproof.explainers.layers import last_of_each_extent
-
+    outputs, found = spatial_activations(model, batch, layer, every)
     if found[-1].tokens:
-        found = [activation for activation in found if activation.tokens]
-    else:
-        found = last_of_each_extent(found) if every else found[-1:]
+        return [stage_of_tokens(model, batch, quantities, outputs, found, looked_for=layer is None and not every)]
+    found = last_of_each_extent(found) if every else found[-1:]
+    gradients = gradients_at(found, outputs, batch, quantities)
+    chosen = [place for place, each in enumerate(gradients) if each]
+    if not chosen:
+        raise leads_nowhere()
+    return [Stage(found[place].name, found[place].maps(), gradients[place]) for place in chosen]
+
+
+def stage_of_tokens(
+    model: torch.nn.Module,
+    batch: Batch,
+    quantities: Sequence[Quantity],
+    outputs: torch.Tensor,
+    found: list[Activation],
+    looked_for: bool,
+) -> Stage:
+    """The tokens of one pass that count.
+
+    Where they are looked for, which they are is remembered; where that has changed, they are looked for anew.
+    """
+    from heatproof.explainers.known_layers import forget, is_known, remember
+
+    found = [activation for activation in found if activation.tokens]
+    gradients = gradients_at(found, outputs, batch, quantities)
+    place = tokens_that_count(found, gradients)
+    if looked_for and is_known(model, batch, None):
+        if place != 0:
+            forget(model, batch, None)
+            return stages(model, batch, None, quantities, every=False)[-1]
+    elif looked_for and place is not None:
+        remember(model, batch, None, outputs, found[place], found[place + 1 :])
+    if place is None:
+        raise leads_nowhere()
+    return Stage(found[place].name, found[place].maps(), gradients[place])
+
+
+def leads_nowhere() -> HeatproofError:
+    return HeatproofError(
+        "the layer that the class activation map reads does not lead to the model's output;"
+        " name one that does with layer=NAME."
+    )
+
+
+def gradients_at(
+    found: list[Activation], outputs: torch.Tensor, batch: Batch, quantities: Sequence[Quantity]
+) -> list[list[torch.Tensor]]:
+    """The gradients at activations of one pass, as maps: none where it does not lead there. Each quantity needs a
+    backward pass."""
     with torch.enable_grad():
         totals = [quantity_of(outputs, batch.target, quantity).sum() for quantity in quantities]
     edges = [activation.edge for activation in found]
     backward = [
         torch.autograd.grad(total, edges, allow_unused=True, retain_graph=total is not totals[-1]) for total in totals
     ]
-    gradients = [
+    return [
         [activation.places.maps(given) for given in each if given is not None]
         for activation, *each in zip(found, *backward, strict=True)
     ]
-    chosen = [place for place, each in enumerate(gradients) if each]
-    if found[-1].tokens:
-        chosen = tokens_that_count(found, gradients)
-    if not chosen:
-        raise HeatproofError(
-            "the layer that the class activation map reads does not lead to the model's output;"
-            " name one that does with layer=NAME."
-        )
-    return [Stage(found[place].name, found[place].maps(), gradients[place]) for place in chosen]
 
 
-def tokens_that_count(found: list[Activation], gradients: list[list[torch.Tensor]]) -> list[int]:
+def tokens_that_count(found: list[Activation], gradients: list[list[torch.Tensor]]) -> int | None:
     """The last tokens whose grid has a gradient, and all of it: which of these activations, if any.
 
     What the last block of a transformer makes of all but the class token leads nowhere. All that the grid still has to
@@ -142,10 +171,10 @@ def tokens_that_count(found: list[Activation], gradients: list[list[torch.Tensor
     for place in reversed(range(len(found))):
         if any(bool(gradient.any()) for gradient in gradients[place]):
             if found[place].is_bottleneck or only_the_class_token:
-                return [place]
+                return place
         elif found[place].is_bottleneck:
             only_the_class_token = True
-    return []
+    return None
 
 
 def layers_read(model: torch.nn.Module, batch: Batch, layer: str | None, every: bool = False) -> str:
@@ -320,7 +349,7 @@ class ScoreCam(SharingExplainer):
         self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
     ) -> list[torch.Tensor]:
         maps = self.maps(model, batch)
-        scores = maps.new_zeros(len(quantities), *maps.shape[:2])
+        scores = batch.inputs.new_zeros(len(quantities), *maps.shape[:2])
 
         def work(case: torch.Tensor, channel: torch.Tensor) -> None:
             mask = masks_of(maps[case, channel].unsqueeze(1), batch.space)
@@ -337,5 +366,5 @@ class ScoreCam(SharingExplainer):
 
         outputs, found = spatial_activations(model, batch, self.layer, every=False)
         if found[-1].tokens and self.layer is None:
-            return with_gradients(outputs, found, batch, ("logit",), every=False)[-1].maps
+            return stage_of_tokens(model, batch, ("logit",), outputs, found, looked_for=True).maps
         return found[-1].maps()

@@ -1,11 +1,13 @@
 """Layers that were found before, read again by one plain pass: watching every function takes longer than a hook.
 
 A network may have changed since, or go other ways with other inputs. So what the outputs came from is compared with
-what it was, node by node back to the layer; where it differs, the layer is looked for anew.
+what it was, node by node back to the layer; where it differs, the layer is looked for anew. Which tokens of a
+transformer count is told by gradients, so those that came later and had none are handed back too, to be asked again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, WeakKeyDictionary
@@ -27,11 +29,15 @@ inputs' shape without the cases."""
 
 @dataclass(frozen=True, eq=False)
 class KnownLayer:
-    """A module whose output was read, the output as it was, without its values, and the way from the outputs to it."""
+    """A module whose output was read, the output as it was, without its values, and the way from the outputs to it.
+
+    later  what was passed over on the way, each with its place there
+    """
 
     module: ReferenceType[nn.Module]
     found: Activation
     way: tuple[str, ...]
+    later: tuple[tuple[int, Activation], ...]
 
 
 known_layers: WeakKeyDictionary[nn.Module, dict[Question, KnownLayer]] = WeakKeyDictionary()
@@ -42,33 +48,51 @@ def question(model: nn.Module, batch: Batch, layer: str | None) -> Question:
     return (layer, learns, *batch.inputs.shape[1:])
 
 
-def remember(model: nn.Module, batch: Batch, layer: str | None, outputs: Tensor, found: Activation) -> None:
-    """Keep where this activation is, if a module returned it."""
+def is_known(model: nn.Module, batch: Batch, layer: str | None) -> bool:
+    return question(model, batch, layer) in known_layers.get(model, {})
+
+
+def forget(model: nn.Module, batch: Batch, layer: str | None) -> None:
+    known_layers[model].pop(question(model, batch, layer))
+
+
+def remember(
+    model: nn.Module,
+    batch: Batch,
+    layer: str | None,
+    outputs: Tensor,
+    found: Activation,
+    later: Sequence[Activation] = (),
+) -> None:
+    """Keep where this activation is, if a module returned it, and which later ones were passed over."""
     if found.returned_by is not None and isinstance(outputs, Tensor):
-        bare = replace(
-            found, tensor=found.tensor.new_empty(0), key=(None, 0), kept=None, is_kept=found.kept is not None
-        )
-        known = KnownLayer(found.returned_by, bare, way_to(outputs, found.key))
+        way = way_to(outputs, found.key)
+        places = {node: place for place, node in enumerate(way)}
+        passed = tuple((places[activation.key[0]], bare(activation)) for activation in later)
+        known = KnownLayer(found.returned_by, bare(found), tuple(node.name() for node in way), passed)
         known_layers.setdefault(model, {})[question(model, batch, layer)] = known
 
 
-def read_again(model: nn.Module, batch: Batch, layer: str | None) -> tuple[Tensor, Activation] | None:
-    """The model's outputs and the activation that was read before; None if it is not known, or no longer there."""
-    if model not in known_layers:
-        return None
-    asked = question(model, batch, layer)
-    known = known_layers[model].get(asked)
+def bare(found: Activation) -> Activation:
+    """An activation without what holds memory: its values and its node."""
+    nowhere = found.tensor.new_empty(0)
+    return replace(found, tensor=nowhere, key=(None, found.key[1]), kept=None, is_kept=found.kept is not None)
+
+
+def read_again(model: nn.Module, batch: Batch, layer: str | None) -> tuple[Tensor, list[Activation]] | None:
+    """The model's outputs, the activation that was read before and those passed over; None if it is not known, or no
+    longer there."""
+    known = known_layers.get(model, {}).get(question(model, batch, layer))
     module = known.module() if known is not None else None
     if known is None or module is None:
         return None
-    places = known.found.places
-    shape = tuple(len(batch) if axis == places.batch else length for axis, length in enumerate(places.shape))
     seen: list[Activation] = []
 
     def hook(_module: nn.Module, _args: Any, output: Any) -> None:
         key = key_of(output) if isinstance(output, Tensor) else None
-        if key is not None and tuple(output.shape) == shape:
-            seen.append(replace(known.found, tensor=output, key=key, places=replace(places, shape=shape)))
+        again = found_at(known.found, key, batch) if key is not None else None
+        if again is not None and tuple(output.shape) == again.places.shape:
+            seen.append(replace(again, tensor=output))
             if known.found.is_kept:
                 seen[-1].keep()
 
@@ -78,21 +102,31 @@ def read_again(model: nn.Module, batch: Batch, layer: str | None) -> tuple[Tenso
             outputs = model(batch.inputs.detach().requires_grad_().clone(), *batch.context)
     finally:
         handle.remove()
-    if seen and isinstance(outputs, Tensor) and way_to(outputs, seen[-1].key) == known.way:
-        return outputs, seen[-1]
-    known_layers[model].pop(asked)
+    if seen and isinstance(outputs, Tensor):
+        way = way_to(outputs, seen[-1].key)
+        if tuple(node.name() for node in way) == known.way:
+            later = [found_at(passed, (way[place], passed.key[1]), batch) for place, passed in known.later]
+            return outputs, [seen[-1], *later]
+    forget(model, batch, layer)
     return None
 
 
-def way_to(outputs: Tensor, key: Key) -> tuple[str, ...]:
-    """The names of all nodes that the outputs come from without passing this tensor, in a fixed order."""
-    names: list[str] = []
+def found_at(known: Activation, key: Key, batch: Batch) -> Activation:
+    """What was known, there, with as many cases as the batch has."""
+    places = known.places
+    shape = tuple(len(batch) if axis == places.batch else length for axis, length in enumerate(places.shape))
+    return replace(known, key=key, places=replace(places, shape=shape))
+
+
+def way_to(outputs: Tensor, key: Key) -> list[Any]:
+    """All nodes that the outputs come from without passing this tensor, in a fixed order."""
+    nodes: list[Any] = []
     seen = {key[0], None}
     waiting: list[Any] = [outputs.grad_fn]
     while waiting:
         node = waiting.pop()
         if node not in seen:
             seen.add(node)
-            names.append(node.name())
+            nodes.append(node)
             waiting += [earlier for earlier, _ in node.next_functions]
-    return tuple(names)
+    return nodes

@@ -76,7 +76,10 @@ def layer(call: Call, keep: Keep) -> Found | None:
         bias = bias.view(-1, *[1] * (weight.ndim - 2))
     second = 1 if given.get("groups", 1) == 1 else None  # else that axis is of one group only
     front, behind = (second, 0) if call.name in CONVOLUTIONS else (0, second)
-    linear = LinearMap(x, weight, bias, apply, "conv", False, front, behind, adjoint_of(call.name, given))
+    adjoint = adjoint_of(call.name, given)
+    if source.ndim < weight.ndim:  # one case without an axis of cases, which torch's way back does not take
+        front, behind, adjoint = None, None, None
+    linear = LinearMap(x, weight, bias, apply, "conv", False, front, behind, adjoint)
     return Found(linear, value, source)
 
 

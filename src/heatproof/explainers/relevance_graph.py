@@ -45,7 +45,7 @@ from heatproof.explainers.relevance_kinds import (
     SCALINGS,
     SHIFTED_PRODUCTS,
 )
-from heatproof.explainers.relevance_nodes import PassOn, Redistribute, pass_on, passed_on, redistributed
+from heatproof.explainers.relevance_nodes import PassOn, Redistribute, own_tensor, pass_on, passed_on, redistributed
 from heatproof.explainers.rules import LinearMap, Rule
 from heatproof.explainers.sums import Sharing, share_addition, share_average, share_centring, terms
 from heatproof.explainers.watching import Call, Watching, plain_name, running_layer, tensors_in
@@ -172,6 +172,7 @@ class RelevanceGraph(Watching):
             bias = value - linear.apply(norm.linear.x, weight)
             linear, source = replace(linear, x=norm.linear.x, weight=weight, bias=bias), norm.source
         elif self.composite.attention is not None and linear.kind == "dense":
+            value = own_tensor(value, [source])  # what the model gets, and may change in place
             linear = replace(linear, outputs=self.keep(value))
         rule = self.composite.rule(self.maps, linear.kind)
         if not rule.by_rows and len(linear.x) % len(self.inputs):
@@ -231,9 +232,10 @@ class RelevanceGraph(Watching):
 
         With rules for attention it does, like a bias: positions that are added to tokens are no part of the inputs.
         """
-        value, tied = plain(call), self.map_behind(carrier)
+        tied = self.map_behind(carrier)
         if tied is None and self.composite.attention is not None and self.composite.dense.biases:
             return self.added(call)
+        value = plain(call)
         if tied is None or call.name != "add" or call.kwargs or value.shape != carrier.shape:
             return pass_on(value, carrier)
         shift = torch.as_tensor(call.args[1] if call.args[0] is carrier else call.args[0]).to(value)
@@ -337,13 +339,17 @@ def redistribute_rows(rule: Rule, linear: LinearMap, relevance: Tensor) -> Tenso
     whole = linear.kind != "dense" or not linear.rows or relevance.ndim == 2 or not rule.by_rows
     if whole or (linear.bias is not None and linear.bias.ndim > 1):
         return rule.redistribute(linear, relevance)
-    rows = relevance.any(-1)
-    if 2 * int(rows.sum()) > rows.numel():
+    if are_most(relevance[..., 0] != 0) or are_most(rows := relevance.any(-1)):  # the first look is quicker
         return rule.redistribute(linear, relevance)
     result = torch.zeros_like(linear.x)
     outputs = None if linear.outputs is None else linear.outputs[rows]
     result[rows] = rule.redistribute(replace(linear, x=linear.x[rows], outputs=outputs), relevance[rows])
     return result
+
+
+def are_most(rows: Tensor) -> bool:
+    """Whether more than half are true."""
+    return 2 * int(rows.sum()) > rows.numel()
 
 
 def maker(tensor: Tensor) -> Node | None:

@@ -57,13 +57,29 @@ class Part:
         from heatproof.explainers.autograd_graph import pulled_back
 
         if self.adjoint is not None:
-            return self.x * self.adjoint(s, self.weight, self.x.shape)
+            return times(self.adjoint(s, self.weight, self.x.shape), self.x)
         return self.x.detach() * pulled_back(self.graph, self.x, s)
 
 
 def stable(z: torch.Tensor, epsilon: float = STABILISER) -> torch.Tensor:
-    """z moved away from zero by epsilon, zero itself upwards."""
-    return z + torch.copysign(z.new_full((), epsilon), z + 0.0)  # which makes minus zero plus zero
+    """z moved away from zero by epsilon, zero itself upwards.
+
+    Like `over` and `times` it writes where it has just written: new memory takes longer than the arithmetic.
+    """
+    moved = z + 0.0  # which makes minus zero plus zero
+    return torch.copysign(z.new_full((), epsilon), moved, out=moved).add_(z)
+
+
+def over(relevance: torch.Tensor, z: torch.Tensor, epsilon: float = STABILISER) -> torch.Tensor:
+    """relevance / stable(z)"""
+    divisor = stable(z, epsilon)
+    alike = divisor.shape == relevance.shape and divisor.dtype == relevance.dtype
+    return torch.div(relevance, divisor, out=divisor if alike else None)
+
+
+def times(found: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """found * x, where nobody else needs `found`."""
+    return found.mul_(x) if found.dtype == x.dtype else found * x
 
 
 def away_from_zero(z: torch.Tensor) -> torch.Tensor:
@@ -128,7 +144,7 @@ class Epsilon(Rule):
         part, bias = Part(linear, linear.x, linear.weight), self.bias_of(linear)
         known = linear.outputs if self.biases else None
         z = biased(part.z, bias) if known is None else known
-        return [Share([part], relevance / stable(z, self.epsilon), bias)]
+        return [Share([part], over(relevance, z, self.epsilon), bias)]
 
 
 @dataclass(frozen=True)
@@ -169,7 +185,7 @@ class ZPlus(Rule):
         if bool((linear.x < 0).any()):  # behind a ReLU, half of the work is not needed
             parts.append(Part(linear, linear.x.clamp(max=0), linear.weight.clamp(max=0)))
         bias = positive(self.bias_of(linear))
-        return [Share(parts, relevance / stable(biased(sum_of(parts), bias), self.stabiliser), bias)]
+        return [Share(parts, over(relevance, biased(sum_of(parts), bias), self.stabiliser), bias)]
 
 
 @dataclass(frozen=True)
@@ -181,7 +197,7 @@ class Gamma(Rule):
 
     def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
         x, weight = linear.x, linear.weight
-        outputs = biased(linear.apply(x, weight), linear.bias)
+        outputs = biased(linear.apply(x, weight), linear.bias) if linear.outputs is None else linear.outputs
         found = []
         for sign, side in ((1, outputs > 0), (-1, outputs < 0)):
             share = torch.where(side, relevance, torch.zeros_like(relevance))
@@ -192,7 +208,7 @@ class Gamma(Rule):
                 parts.append(Part(linear, x.clamp(max=0), self.favour(weight, -sign)))
             bias = self.bias_of(linear)
             bias = None if bias is None else self.favour(bias, sign)
-            found.append(Share(parts, share / stable(biased(sum_of(parts), bias), self.stabiliser), bias))
+            found.append(Share(parts, over(share, biased(sum_of(parts), bias), self.stabiliser), bias))
         return found
 
     def favour(self, tensor: torch.Tensor, sign: int) -> torch.Tensor:
@@ -206,7 +222,7 @@ class Flat(Rule):
 
     def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
         part = Part(linear, torch.ones_like(linear.x), torch.ones_like(linear.weight))
-        return [Share([part], relevance / stable(part.z))]
+        return [Share([part], over(relevance, part.z))]
 
 
 @dataclass(frozen=True)
@@ -215,7 +231,7 @@ class WSquare(Rule):
 
     def shares(self, linear: LinearMap, relevance: torch.Tensor) -> list[Share]:
         part = Part(linear, torch.ones_like(linear.x), linear.weight.square())
-        return [Share([part], relevance / stable(part.z))]
+        return [Share([part], over(relevance, part.z))]
 
 
 @dataclass(frozen=True)
@@ -239,7 +255,7 @@ class Box(Rule):
         inside = Part(linear, x, weight)
         floor = Part(linear, low.expand_as(x), weight.clamp(min=0))
         roof = Part(linear, high.expand_as(x), weight.clamp(max=0))
-        s = relevance / stable(inside.z - floor.z - roof.z)
+        s = over(relevance, inside.z - floor.z - roof.z)
         return [Share([inside], s), Share([floor], -s), Share([roof], -s)]
 
 

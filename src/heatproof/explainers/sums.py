@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from heatproof.explainers.linear_maps import named
-from heatproof.explainers.rules import LinearMap, Part, stable, total
+from heatproof.explainers.rules import LinearMap, Part, over, times, total
 from heatproof.explainers.watching import Call
 
 
@@ -28,7 +28,7 @@ class Sharing:
         return values.clamp(min=0) if self.positive else values
 
     def over(self, relevance: Tensor, z: Tensor) -> Tensor:
-        return relevance / stable(z, self.stabiliser)
+        return over(relevance, z, self.stabiliser)
 
 
 def terms(call: Call) -> list[tuple[Tensor, Any]]:
@@ -53,11 +53,16 @@ def share_addition(
     """The way back of an addition: each part's share of the sum, or of the whole `value`, constants included."""
 
     def back(relevance: Tensor) -> list[Tensor]:
-        parts = [sharing.parts(part * factor) for part, factor in added]
+        parts = [sharing.parts(scaled(part, factor)) for part, factor in added]
         s = sharing.over(relevance, total(parts) if value is None else value)
-        return [(part * s).sum_to_size(whole.shape) for part, (whole, _) in zip(parts, added, strict=True)]
+        shares = [*(part * s for part in parts[:-1]), times(s, parts[-1])]
+        return [share.sum_to_size(whole.shape) for share, (whole, _) in zip(shares, added, strict=True)]
 
     return back
+
+
+def scaled(part: Tensor, factor: Any) -> Tensor:
+    return part if not isinstance(factor, Tensor) and factor == 1 else part * factor
 
 
 def share_average(x: Tensor, average: Callable[[Tensor], Tensor], sharing: Sharing) -> Callable[[Tensor], list[Tensor]]:
@@ -82,7 +87,7 @@ def share_centring(x: Tensor, groups: int, sharing: Sharing) -> Callable[[Tensor
         coming = relevance.reshape(rows.shape)
         if not sharing.positive:
             s = sharing.over(coming, rows - rows.mean(-1, keepdim=True))
-            return [(rows * (s - s.mean(-1, keepdim=True))).view_as(x)]
+            return [times(s.sub_(s.mean(-1, keepdim=True)), rows).view_as(x)]
         own, taken = rows.clamp(min=0) * (1 - 1 / size), rows.clamp(max=0) / -size
         s = sharing.over(coming, own + taken.sum(-1, keepdim=True) - taken)
         return [(own * s + taken * (s.sum(-1, keepdim=True) - s)).view_as(x)]
