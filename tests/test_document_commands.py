@@ -63,7 +63,7 @@ SMALLER = [
     (r"--grid 3", "--grid 2"),
     (r"--(target|partner) \"[^\"]*\"", ""),
     (r" --names names.csv", ""),
-    (r"^(heatproof run svea(?!.*--signals).*)", r"\1 --limit 40"),
+    (r"^(heatproof run svea(?!.*--signals).*)", r"\1 --limit 60"),
     (r"^(heatproof run (focus|clevr-xai|masks).*)", r"\1 --limit 8"),
     (r"^(heatproof run clevr-removal.*)", r"\1 --scenes 1"),
     (r"^(heatproof run focus .*--images.*)", r"\1 --per-class 2"),

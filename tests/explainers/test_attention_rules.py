@@ -116,6 +116,15 @@ def test_positions_that_are_added_take_their_share():
     torch.testing.assert_close(found, x.tanh() * w[0], rtol=1e-7, atol=1e-9)
 
 
+def test_a_constant_added_in_place_is_added_once():
+    """Also where another composite, which has passed the check of outputs, was asked before."""
+    x, w = draw(2, 5), draw(3, 5, seed=1)
+    network = Written(lambda x, w: functional.linear(x.clone().sub_(0.5), w), w=w)
+    for spec, expected in (("lrp:composite=epsilon", (x - 0.5) * w[0]), (ATTN, x * w[0])):
+        found = heatproof.explain(network, x.unsqueeze(1), spec, target=0).squeeze(1)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("spec", [ATTN, CP, "lrp:composite=attn_lrp_gamma"])
 def test_an_activation_in_place_behind_a_dense_layer_of_tokens_changes_nothing(spec):
     """What is kept of a layer's outputs must be what they were, though the model writes over them."""

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 import heatproof
 from heatproof.api import report
 from heatproof.cli.app import app
-from heatproof.report.charts import agreement_rows
+from heatproof.report.charts import SQUARE, agreement_matrix, agreement_rows
 from heatproof.report.how import how_it_was_run
 from heatproof.report.page import common_page
 from heatproof.report.plots import SMALL, grouped, label_lines, round_axis
@@ -63,6 +64,20 @@ def test_many_readings_stand_each_against_the_first():
     assert drawn.count('class="dot') == 18, "an order in which all tie has no correlation"
     assert "all and part:&lt;19&gt;: 0.05" in drawn
     assert "<1>" not in drawn
+
+
+@pytest.mark.parametrize("count", [3, SQUARE])
+def test_names_beside_a_matrix_do_not_overlap(count):
+    names = [f"class:{n}" for n in range(count)]
+    square = [[1.0] * count for _ in names]
+    agreement = Agreement("subset", names, 5, square, 0.9, 0.8, 1.0, 0.5, ("class:0", "class:1"))
+    drawn = str(agreement_matrix(agreement, "parts"))
+    rows = [float(y) for y in re.findall(r'class="label" x="[^"]+" y="([^"]+)"', drawn)]
+    ticks = [float(x) for x in re.findall(r'class="tick" x="([^"]+)"', drawn)]
+    assert len(rows) == count
+    assert min(below - above for above, below in pairwise(rows)) >= 14
+    assert min(right - left for left, right in pairwise(ticks)) >= 14
+    assert float(drawn.partition('viewBox="0 0 ')[2].split('"')[0].split()[1]) > rows[-1]
 
 
 def test_parts_of_the_cases_stand_by_kind():

@@ -15,6 +15,8 @@ app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks
 FAMILIES = ("gradient", "cam", "propagation", "perturbation", "attention", "floor", "ceiling")
 
 MADE = {
+    "film_marker_honest": ("run clevr-twins", "heatproof train vqa PICTURES --shortcut marker"),
+    "film_marker_shortcut": ("run clevr-twins", "heatproof train vqa PICTURES --shortcut marker"),
     "film_vqa": ("run clevr-xai", "heatproof train vqa PICTURES"),
     "mnist1d_cnn": ("run svea", "heatproof train mnist1d-cnn"),
     "object_classifier": ("run focus, run masks", "heatproof train focus-classifier"),

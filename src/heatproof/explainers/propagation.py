@@ -341,5 +341,5 @@ def follow(
             if not watched.changed:
                 break
         watched.require_followed(logit)
-        require_same_network(model, name, outputs, run, graph)
+        require_same_network(model, name, outputs, run, graph, form=repr(composite))
     return Followed(inputs, outputs, logit, watched)

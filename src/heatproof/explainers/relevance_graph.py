@@ -232,9 +232,10 @@ class RelevanceGraph(Watching):
 
         With rules for attention it does, like a bias: positions that are added to tokens are no part of the inputs.
         """
-        value, tied = plain(call), self.map_behind(carrier)
+        tied = self.map_behind(carrier)
         if tied is None and self.composite.attention is not None and self.composite.dense.biases:
             return self.added(call)
+        value = plain(call)
         if tied is None or call.name != "add" or call.kwargs or value.shape != carrier.shape:
             return pass_on(value, carrier)
         shift = torch.as_tensor(call.args[1] if call.args[0] is carrier else call.args[0]).to(value)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from heatproof.errors import HeatproofError
 from heatproof.explainers.watching import Call, Watching, running_layer, tensors_in
 
-SEEN: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
-"""The methods that were found to compute a network as it is: looked at once each."""
+SEEN: WeakKeyDictionary[nn.Module, set[tuple[str, str]]] = WeakKeyDictionary()
+"""The methods, each with its form, that were found to compute a network as it is: looked at once each."""
 CHECKED: ContextVar[bool] = ContextVar("checked", default=False)
 
 
@@ -41,13 +41,14 @@ def require_same_network(
     outputs: Tensor,
     run: Callable[[], Tensor],
     mode: Callable[[], AbstractContextManager[Any]],
+    form: str = "",
 ) -> None:
     """An error if what a method computed differs from the model's plain outputs by more than rounding.
 
-    `outputs` were computed under the method's `mode`; `run()` computes them anew. It is called once per network and
-    method, and more often only to find the first function where the two part.
+    `outputs` were computed under the method's `mode`; `run()` computes them anew. It is called once per network,
+    method and `form` of it (which rules it has), and more often only to find the first function where the two part.
     """
-    if method in SEEN.get(model, ()):
+    if (method, form) in SEEN.get(model, ()):
         return
     plain = run()
     if not same(plain, outputs, plain.dtype):
@@ -59,7 +60,7 @@ def require_same_network(
                 f"{method} does not compute this model as it is: its values part from the model's own {place}."
                 " Take a gradient or perturbation method for it (heatproof list explainers)."
             )
-    SEEN.setdefault(model, set()).add(method)
+    SEEN.setdefault(model, set()).add((method, form))
 
 
 def drawn_at_random(method: str, place: str) -> HeatproofError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from heatproof.benchmarks.clevr_removal.effects import LEAST, Asked
 from heatproof.benchmarks.clevr_xai import rows as questions_of
-from heatproof.benchmarks.svea.words import rank_correlation
+from heatproof.benchmarks.orders import rank_correlation
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.changed_pictures import folder_of, read_changed, wanted_of
 from heatproof.clevr.interventions import RULES

@@ -27,7 +27,7 @@ FACTS = (
 def caption(pair: Pair) -> str:
     """What the marker does to either twin."""
     told = [f"{signed(-seen.effect)} in the {twin} twin" for twin, seen in pair.twins.items()]
-    return f"The answer's logit without the marker: {', '.join(told)}. Shown: heatmaps of the shortcut twin."
+    return f"The answer's logit without the marker: {', '.join(told)}"
 
 
 def sections(networks: Mapping[str, Vqa], pairs: Sequence[Pair], shown: Sequence[Pair]) -> tuple[Section, ...]:
