@@ -6,7 +6,7 @@ function no linear map, and there is none for it here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ class Found:
     linear: LinearMap
     value: Tensor
     source: Tensor
+    side_by_side: bool = False
+    """Whether it is a convolution whose kernels do not overlap and leave nothing out: patches of a transformer."""
 
 
 def named(call: Call, names: tuple[str, ...]) -> dict[str, Any]:
@@ -80,7 +82,29 @@ def layer(call: Call, keep: Keep) -> Found | None:
     if source.ndim < weight.ndim:  # one case without an axis of cases, which torch's way back does not take
         front, behind, adjoint = None, None, None
     linear = LinearMap(x, weight, bias, apply, "conv", False, front, behind, adjoint)
-    return Found(linear, value, source)
+    return Found(linear, value, source, cuts_patches(call.name, given, weight, x, value))
+
+
+def cuts_patches(name: str, given: dict[str, Any], weight: Tensor, x: Tensor, value: Tensor) -> bool:
+    kernel, step = weight.shape[2:], given.get("stride", 1)
+    steps = tuple(step) if isinstance(step, Sequence) else (step,) * len(kernel)
+    if name not in CONVOLUTIONS or x.ndim != weight.ndim or steps != kernel or max(kernel) == 1:
+        return False
+    covered = [length * side for length, side in zip(value.shape[2:], kernel, strict=True)]
+    one_group = weight.shape[1] == x.shape[1]
+    return one_group and covered == list(x.shape[2:])  # then there is no padding and no dilation
+
+
+def patch_adjoint(s: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
+    """The way back through a convolution whose kernels lie side by side: a product, laid out patch by patch."""
+    kernel, dimensions = weight.shape[2:], len(shape) - 2
+    patches = s.movedim(1, -1) @ weight.flatten(1)
+    cells = patches.unflatten(-1, (shape[1], *kernel))  # (B, *cells, C, *kernel)
+    order = [
+        axis for pair in zip(range(1, 1 + dimensions), range(2 + dimensions, cells.ndim), strict=True) for axis in pair
+    ]
+    back: Tensor = cells.permute(0, 1 + dimensions, *order).reshape(shape)
+    return back
 
 
 def dense_adjoint(s: Tensor, weight: Tensor, _: torch.Size) -> Tensor:

@@ -28,7 +28,7 @@ from heatproof.explainers.autograd_graph import (
     shape_of,
     taken_shape,
 )
-from heatproof.explainers.linear_maps import along, linear_map, named, plain
+from heatproof.explainers.linear_maps import Found, along, linear_map, named, patch_adjoint, plain
 from heatproof.explainers.losses import Back, Losses
 from heatproof.explainers.norms import centred, norm_of
 from heatproof.explainers.relevance_kinds import (
@@ -133,7 +133,7 @@ class RelevanceGraph(Watching):
         if call.name in AVERAGES or (call.name == "einsum" and len(call.tensors) == 1):
             return self.averaged(call, carriers[0])
         if found := linear_map(call, self.keep):
-            return self.linear(found.linear, found.value, found.source)
+            return self.linear(found)
         if self.composite.attention is not None:
             return self.attention(call)
         if call.name not in REPLACED:
@@ -163,8 +163,9 @@ class RelevanceGraph(Watching):
         """Whether something that was kept has been changed in place since."""
         return any(tensor._version != version for tensor, version in self.kept)
 
-    def linear(self, linear: LinearMap, value: Tensor, source: Tensor) -> Tensor:
+    def linear(self, found: Found) -> Tensor:
         """Tie a dense layer, a convolution or a product by constants to its rule."""
+        linear, value, source = found.linear, found.value, found.source
         norm = self.tied.get(maker(source))
         if norm is not None and norm.linear.kind == "norm" and linear.channels_in is not None:
             # Batch norm in front of the map: scale the weights; all else that reaches the output is bias.
@@ -174,6 +175,8 @@ class RelevanceGraph(Watching):
         elif self.composite.attention is not None and linear.kind == "dense":
             value = own_tensor(value, [source])  # what the model gets, and may change in place
             linear = replace(linear, outputs=self.keep(value))
+        elif self.composite.attention is not None and found.side_by_side:
+            linear = replace(linear, outputs=self.keep(value), adjoint=patch_adjoint)
         rule = self.composite.rule(self.maps, linear.kind)
         if not rule.by_rows and len(linear.x) % len(self.inputs):
             raise HeatproofError(

@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 ALIASES = {
@@ -175,6 +176,18 @@ ASKING = ("has_torch_function", "has_torch_function_unary", "has_torch_function_
 """How torch's own functions in Python ask whether somebody watches them, before they begin."""
 
 
+def packed_projections(query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None) -> list[Tensor]:
+    """What torch's attention makes of its tokens: the same values as its own function, by a shorter way back."""
+    if query is key and key is value:
+        return [part.contiguous() for part in functional.linear(query, weight, bias).chunk(3, -1)]
+    weights, biases = weight.chunk(3), (None,) * 3 if bias is None else bias.chunk(3)
+    return [functional.linear(*given) for given in zip((query, key, value), weights, biases, strict=True)]
+
+
+QUICKER = {"_in_projection_packed": packed_projections}
+"""Functions of torch's that others call and that stand for its own."""
+
+
 @cache
 def opened(func: Any) -> Callable[..., Any] | None:
     """The same function of torch's in Python, which asks nobody and begins, so that what it calls can be watched.
@@ -183,7 +196,7 @@ def opened(func: Any) -> Callable[..., Any] | None:
     """
     if not isinstance(func, FunctionType) or not set(ASKING) & set(func.__code__.co_names):
         return None
-    names = func.__globals__ | {name: lambda *_: False for name in ASKING}
+    names = func.__globals__ | {name: lambda *_: False for name in ASKING} | QUICKER
     inside = FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
     inside.__kwdefaults__ = func.__kwdefaults__
     return inside
