@@ -25,6 +25,7 @@ aten = torch.ops.aten
 
 class Elsewhere(torch.Tensor):
     held: torch.Tensor
+    is_meta = False  # it holds numbers, whatever its device is called
 
     @staticmethod
     def __new__(cls, held: torch.Tensor) -> Elsewhere:
