@@ -25,6 +25,7 @@ COMMANDS = {
     "Focus quick": "run focus --preset quick --out",
     "CLEVR-XAI quick": "run clevr-xai --preset quick --out",
     "200 pictures": "clevr render --num-images 200 --size 128x128",
+    "417 changed": "clevr remove shipped --out",
 }
 """By name; the folder to write to comes last."""
 

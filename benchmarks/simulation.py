@@ -263,7 +263,7 @@ def lines(seed: int = 0, worlds: int = 2000, contests: int = 600, runs: int = 20
     yield from means(rng, worlds)
     yield from ranks(rng, contests)
     yield from skills(rng, worlds // 2)
-    yield from groupings(rng, worlds // 2)
+    yield from groupings(rng, worlds)
     yield from settled(rng, runs)
 
 

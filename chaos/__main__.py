@@ -22,11 +22,13 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=33, metavar="N", help="kills over all commands (33)")
     parser.add_argument("--minutes", type=float, default=10**6, help="as many kills as fit into so many")
     parser.add_argument("--only", default="", metavar="TEXT", help="kill those commands alone whose names have this")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="of kills: where the next call goes on from")
     parser.add_argument("--mutations", type=int, default=200, metavar="N", help="changes to a run folder (200)")
     parser.add_argument("--inputs", type=int, default=2000, metavar="N", help="bad files and values (2,000)")
     parser.add_argument("--owners", type=int, default=10, metavar="N", help="two runs on one folder (10)")
     parser.add_argument("--faults", type=int, default=1, metavar="N", help="rounds of disk and worker faults (1)")
     parser.add_argument("--soak", type=float, default=0, metavar="MINUTES", help="small runs, over and over (0)")
+    parser.add_argument("--memory", type=float, default=0, metavar="SCALE", help="of few and many cases; 1: all (0)")
     parser.add_argument("--seed", type=int, default=0, help="of all random draws")
     chosen = parser.parse_args()
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -36,13 +38,14 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="heatproof-chaos-"))  # not a block: children would remove it at their end
     try:
         if chosen.kills:
-            well &= show_kills(folder, chosen.kills, chosen.seed, chosen.only, chosen.minutes)
+            well &= show_kills(folder, chosen)
         for name, bad, count in (
             ("owners", ("of these lost", "tracebacks", "other errors", "locks left"), chosen.owners),
             ("faults", ("bad",), chosen.faults),
-            ("mutations", ("silently wrong", "tracebacks"), chosen.mutations),
+            ("mutations", ("silently wrong", "tracebacks", "resumed and not equal"), chosen.mutations),
             ("fuzz", ("tracebacks", "hangs"), chosen.inputs),
             ("soak", ("bad",), chosen.soak),
+            ("memory", ("bad",), chosen.memory),
         ):
             if count:
                 well &= apart(folder / name, name, bad, count, chosen.seed)
@@ -51,11 +54,12 @@ def main() -> int:
     return 0 if well else 1
 
 
-def show_kills(folder: Path, count: int, seed: int, only: str, minutes: float) -> bool:
+def show_kills(folder: Path, chosen: argparse.Namespace) -> bool:
     from chaos.kills import HEADS, kills
 
-    (folder / "kills").mkdir()
-    found = kills(folder / "kills", count, seed, only, minutes)
+    place = chosen.keep or folder / "kills"
+    place.mkdir(parents=True, exist_ok=True)
+    found = kills(place, chosen.kills, chosen.seed, chosen.only, chosen.minutes)
     table(HEADS, [[name, by, *tally.cells] for name, by, tally in found])
     return all(tally.is_well for _, _, tally in found)
 
@@ -73,9 +77,13 @@ def apart(folder: Path, name: str, bad: Sequence[str], count: float, seed: int) 
         sys.exit(1 if any(found.get(key) for key in bad) else 0)
 
     child = forked(work, folder / "said.txt")
-    code = child.end()
-    print(child.text, flush=True)
-    return code == 0
+    try:
+        return child.end() == 0
+    except KeyboardInterrupt:
+        child.kill()
+        raise
+    finally:
+        print(child.text, flush=True)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -9,15 +9,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+
+LIBRARIES = (
+    "numba", "PIL.Image", "sklearn.svm", "heatproof.cli.app", "heatproof.engine.sources", "heatproof.explainers.layers",
+)  # fmt: skip
 
 
 def load_libraries() -> None:
     """What takes long to load and starts no thread by it, so that forking is safe; polars is left to the children."""
     import torch
 
-    import heatproof.engine.sources
-    import heatproof.explainers.layers  # noqa: F401
+    for name in LIBRARIES:
+        import_module(name)
 
     torch.set_num_threads(1)
 
@@ -28,17 +33,22 @@ class Child:
 
     process: int
     said: Path
+    code: int | None = None
 
     def running(self) -> bool:
-        try:
-            return os.waitpid(self.process, os.WNOHANG)[0] == 0
-        except ChildProcessError:
-            return False
+        return self.ended(os.WNOHANG) is None
 
     def end(self) -> int:
         """Wait for it; its exit code, or minus the signal that ended it."""
-        _, status = os.waitpid(self.process, 0)
-        return os.waitstatus_to_exitcode(status)
+        code = self.ended(0)
+        assert code is not None
+        return code
+
+    def ended(self, options: int) -> int | None:
+        if self.code is None:
+            process, status = os.waitpid(self.process, options)
+            self.code = os.waitstatus_to_exitcode(status) if process else None
+        return self.code
 
     @property
     def text(self) -> str:
@@ -50,6 +60,12 @@ class Child:
         while (left := session(self.process)) and time.monotonic() < end:
             time.sleep(0.05)
         return left
+
+    def kill(self) -> None:
+        """End all processes of its session."""
+        for process in session(self.process):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def session(leader: int) -> list[int]:

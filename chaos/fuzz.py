@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import random
 import signal
@@ -12,8 +10,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from chaos.readers import readers
 
 PATIENCE = 10
 """Seconds after which a reader hangs."""
@@ -47,63 +48,6 @@ def damaged(content: bytes, draws: random.Random) -> bytes:
     return bytes(found)
 
 
-def readers() -> Iterator[tuple[str, bytes, Callable[[Path], object]]]:
-    """The name of a file that is read, what it holds where all is well, and what reads it."""
-    import numpy as np
-    import torch
-    from PIL import Image
-
-    from heatproof.arrays import read_arrays
-    from heatproof.benchmarks.clevr_xai.heatmaps import read_predictions
-    from heatproof.clevr.json_files import read_object, read_records
-    from heatproof.clevr.pictures import read_picture
-    from heatproof.heatmap_files import open_heatmaps
-    from heatproof.models.checkpoints import read_checkpoint
-    from heatproof.models.classifiers import read_labels
-    from heatproof.models.weights import read_arrays as read_weights
-    from heatproof.mosaics.mosaics import read_mosaics
-    from heatproof.mosaics.pictures import find_pictures, tile
-    from heatproof.run_folder import RunFolder
-
-    def maps(path: Path) -> object:
-        found = open_heatmaps(path)
-        return [found.usable(name, (4, 4)) for name in found.names]
-
-    def one_map(path: Path) -> object:
-        place = path.parent / "maps"
-        place.mkdir(exist_ok=True)
-        path.replace(place / "0.npy")
-        return maps(place)
-
-    def records(path: Path) -> object:
-        return list(read_records(path.parent, path, "questions", {"question": str, "question_index": int}, []))
-
-    def manifest(path: Path) -> object:
-        return RunFolder(path.parent).manifest()
-
-    arrays, array, picture, state = io.BytesIO(), io.BytesIO(), io.BytesIO(), io.BytesIO()
-    np.savez(arrays, weight=np.ones((4, 4), np.float32), bias=np.ones(4))
-    np.save(array, np.ones((4, 4)))
-    Image.fromarray(np.ones((20, 20, 3), np.uint8)).save(picture, "PNG")
-    torch.save({"weight": torch.ones(2, 2)}, state)
-    questions = [{"question": "What?", "question_index": 0, "answer": "red", "probability": 0.5}]
-    yield "pictures.csv", b"filename,label,subset\na.png,cat,test\nb.png,dog,test\n", find_pictures
-    yield "labels.csv", b"label,index\ncat,0\ndog,1\n", read_labels
-    yield "mosaics.csv", b"filename,label_0,label_1,label_2,label_3,target_class\na.png,0,0,1,1,0\n", read_mosaics
-    yield "questions.json", json.dumps({"questions": questions}).encode(), records
-    yield "settings.json", b'{"num_images": 3, "seed": 0}', read_object
-    yield "answers.json", json.dumps(questions).encode(), read_predictions
-    yield "arrays.npz", arrays.getvalue(), read_arrays
-    yield "maps.npz", arrays.getvalue(), maps
-    yield "map.npy", array.getvalue(), one_map
-    yield "weights.pt", state.getvalue(), read_weights
-    yield "weights.npz", arrays.getvalue(), read_weights
-    yield "net.checkpoint", state.getvalue(), lambda path: read_checkpoint(path, {})
-    yield "picture.png", picture.getvalue(), read_picture
-    yield "tile.png", picture.getvalue(), lambda path: tile(path, 16)
-    yield "run.json", b'{"format": 5, "configuration": {}, "explainers": [], "sha256": ""}', manifest
-
-
 def options() -> Iterator[tuple[str, Callable[[str], object]]]:
     """Every option of every benchmark, and lists of explainers and metrics."""
     from heatproof.benchmarks import benchmarks
@@ -125,6 +69,44 @@ def options() -> Iterator[tuple[str, Callable[[str], object]]]:
     yield "metrics", load_metrics
 
 
+def words_of_commands() -> Iterator[tuple[str, Callable[[str], object]]]:
+    """Every option and argument of every command, read as the command line reads it; the commands are not run."""
+    import click
+    import typer
+
+    from heatproof.cli.app import app
+    from heatproof.errors import HeatproofError
+
+    def parsed(command: click.Command, path: str, parameter: click.Parameter, text: str) -> object:
+        given = [text] if isinstance(parameter, click.Argument) else [parameter.opts[0], text]
+        needed = [
+            word for other in command.params if other.required and other is not parameter for word in filled(other)
+        ]
+        try:
+            return command.make_context(path, [*needed, *given], resilient_parsing=False)
+        except click.ClickException as problem:
+            raise HeatproofError(problem.format_message()) from problem
+        except (click.exceptions.Exit, click.Abort, SystemExit):
+            return None
+
+    def filled(parameter: click.Parameter) -> list[str]:
+        return ["x"] if isinstance(parameter, click.Argument) else [parameter.opts[0], "1"]
+
+    def below(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                found = command.get_command(click.Context(command), name)
+                if found is not None:
+                    yield from below(found, f"{path} {name}")
+        else:
+            yield path, command
+
+    for path, command in below(typer.main.get_command(app), "heatproof"):
+        for parameter in command.params:
+            if not (isinstance(parameter, click.Option) and parameter.is_flag):
+                yield f"{path} {parameter.name}", partial(parsed, command, path, parameter)
+
+
 class Hangs(Exception):  # noqa: N818
     """A reader takes too long."""
 
@@ -140,10 +122,10 @@ def fuzz(folder: Path, count: int, seed: int = 0) -> Mapping[str, int]:
     warnings.simplefilter("ignore")
     os.chdir(folder)
     draws = random.Random(seed)
-    files, values = list(readers()), list(options())
+    files, values = list(readers(folder)), [*options(), *words_of_commands()]
     found: Counter[str] = Counter({"inputs": 0, "taken": 0, "refused in a sentence": 0, "tracebacks": 0, "hangs": 0})
     signal.signal(signal.SIGALRM, hangs)
-    for number in range(count):
+    for number in range(int(count)):
         if number % 10:
             name, whole, read = files[number % len(files)]
             (folder / name).write_bytes(content := damaged(whole, draws))

@@ -85,21 +85,27 @@ def dummy(explain: Explain, model: nn.Module, batch: Batch) -> Tensor:
 
 
 class Rewritten(nn.Module):
-    """A linear layer of non-negative inputs as two layers that compute the same.
+    """A linear layer as two layers that compute the same.
 
-    Each unit is copied three times behind a ReLU; the second and third copy go out with weights that cancel.
+    Each unit is copied three times behind a ReLU; the second and third copy go out with weights that cancel. Where
+    inputs can be negative (`signed`), a fourth copy carries what the first ReLU takes away: x = relu(x) - relu(-x).
     """
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, signed: bool) -> None:
         super().__init__()
         inputs, outputs = linear.in_features, linear.out_features
         noise = torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(0)) * linear.weight.std()
-        self.copies, self.sums = nn.Linear(inputs, 3 * inputs, bias=False), nn.Linear(3 * inputs, outputs)
+        one = torch.eye(inputs)
+        copies, sums = [one, one, one], [linear.weight, noise, -noise]
+        if signed:
+            copies, sums = [*copies, -one], [*sums, -linear.weight]
+        self.copies = nn.Linear(inputs, len(copies) * inputs, bias=False)
+        self.sums = nn.Linear(len(copies) * inputs, outputs)
         self.relu = nn.ReLU()
         self.to(linear.weight)
         with torch.no_grad():
-            self.copies.weight.copy_(torch.eye(inputs).repeat(3, 1))
-            self.sums.weight.copy_(torch.cat([linear.weight, noise, -noise], 1))
+            self.copies.weight.copy_(torch.cat(copies))
+            self.sums.weight.copy_(torch.cat(sums, 1))
             self.sums.bias.copy_(linear.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -107,18 +113,23 @@ class Rewritten(nn.Module):
         return outputs
 
 
-def rewritten(model: nn.Module) -> nn.Module:
+def rewritten(model: nn.Module, batch: Batch) -> nn.Module:
     """The same function by another network: its last linear layer is written in two."""
     other = copy.deepcopy(model)
     name = [name for name, module in other.named_modules() if isinstance(module, nn.Linear)][-1]
+    linear, least = other.get_submodule(name), []
+    watch = linear.register_forward_pre_hook(lambda _, arguments: least.append(float(arguments[0].min())))
+    with torch.no_grad():
+        other(batch.inputs, *batch.context)
+    watch.remove()
     above, _, own = name.rpartition(".")
-    setattr(other.get_submodule(above), own, Rewritten(other.get_submodule(name)))
+    setattr(other.get_submodule(above), own, Rewritten(linear, signed=min(least) < 0))
     return other.eval()
 
 
 def invariance(explain: Explain, model: nn.Module, batch: Batch) -> Tensor:
     """How far the relevance is from that of another network of the same function, as a share of its length."""
-    one, other = (explain(network, batch).double().flatten(1) for network in (model, rewritten(model)))
+    one, other = (explain(network, batch).double().flatten(1) for network in (model, rewritten(model, batch)))
     return (one - other).norm(dim=1) / one.norm(dim=1)
 
 

@@ -1,23 +1,29 @@
-"""The command line in a process where importing torch fails: `python tests/no_torch.py evaluate ...`"""
+"""The command line as if torch were not installed: `python tests/no_torch.py evaluate ...`"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from importlib import metadata
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 
 
-class NoTorch(MetaPathFinder, Loader):
-    """Finds torch, which libraries may look for, and fails when it is imported."""
+class WithoutTorch(PathFinder):
+    """Finds what is installed, but for torch."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return spec_from_loader(name, self) if name.partition(".")[0] == "torch" else None
+    @classmethod
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return None if fullname.partition(".")[0] == "torch" else super().find_spec(fullname, path, target)
 
-    def create_module(self, spec: ModuleSpec) -> NoReturn:
-        raise ImportError("there is no torch here")
+    @classmethod
+    def find_distributions(cls, *given: object) -> list[metadata.Distribution]:
+        """What is installed has versions, and torch has none."""
+        found = metadata.MetadataPathFinder.find_distributions(*given)  # type: ignore[arg-type]
+        return [distribution for distribution in found if distribution.name != "torch"]
 
 
 def call_without_torch(*words: object) -> subprocess.CompletedProcess[str]:
@@ -25,7 +31,7 @@ def call_without_torch(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, NoTorch())
+    sys.meta_path[:] = [WithoutTorch if finder is PathFinder else finder for finder in sys.meta_path]
     from heatproof.cli import main
 
     main()

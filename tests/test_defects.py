@@ -24,7 +24,7 @@ from heatproof.clevr.ground_truth import make_masks
 from heatproof.clevr.json_files import read_json
 from heatproof.clevr.pictures import read_picture
 from heatproof.clevr.rendering.dataset import claim
-from heatproof.cli import main
+from heatproof.cli import Terminated, main
 from heatproof.errors import HeatproofError
 from heatproof.heatmap_files import open_heatmaps, open_ordered
 from heatproof.models.classifiers import read_labels
@@ -262,7 +262,23 @@ def test_an_interrupt_during_imports_is_no_traceback():
         "command()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, "")
+    said = "\nStopped. What is finished is kept; the same command goes on:\n  heatproof\n"
+    assert (done.returncode, done.stderr) == (130, said)
+
+
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_whatever_is_interrupted_says_how_to_go_on(stop, code, monkeypatch, capsys):
+    """Training does by the command line, which cuts a run or a rendering short with words of their own."""
+
+    def interrupted(*_words: object) -> None:
+        raise stop
+
+    monkeypatch.setattr("heatproof.mnist1d.make", interrupted)
+    monkeypatch.setattr(sys, "argv", ["heatproof", "train", "mnist1d-cnn", "--out", "a b.npz"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == code
+    assert capsys.readouterr().err.endswith("\n  heatproof train mnist1d-cnn --out 'a b.npz'\n")
 
 
 NET = torch.nn.Sequential(

@@ -38,6 +38,7 @@ class Server:
     ranges: bool = True
     announces: bool = True
     status: int = 200
+    length: str = ""
     asked: list[str | None] = field(default_factory=list)
 
 
@@ -60,7 +61,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             body = state.content[start:]
             self.send_response(206 if start else 200)
             if state.announces:
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", state.length or str(len(body)))
             self.end_headers()
             with suppress(ConnectionError):  # who has seen enough hangs up
                 self.wfile.write(body[: state.cuts.pop(0)] if state.cuts else body)
@@ -104,6 +105,12 @@ def test_the_users_cache_folder_is_respected(server, wanted, tmp_path, monkeypat
     monkeypatch.delenv("HEATPROOF_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert fetch_file(wanted) == tmp_path / "heatproof" / "downloads" / "weights.bin"
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "1e3", "\xb2"])
+def test_a_length_that_is_no_number_is_not_gone_by(server, wanted, length):
+    server.length = length
+    assert fetch_file(wanted).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("announces", [True, False])

@@ -268,7 +268,7 @@ def test_changed_heatmaps_do_not_pass_for_their_old_scores(world, tmp_path):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_scores(tmp_path):
-    """Ten times the heatmaps, in processes of their own: less than 8 kB for each, which has 40 rows of 12 columns."""
+    """Ten times the heatmaps, in processes of their own, take no more than 15 % more."""
     code = (
         "from pathlib import Path; from heatproof.api import evaluate;"
         "evaluate({maps!r}, dataset={world!r}, out={out!r});"
@@ -292,7 +292,7 @@ def test_memory_does_not_grow_with_the_scores(tmp_path):
         counts.append(len(questions))
     said = f"{peaks[0]:.0f} MB for {counts[0]:,} heatmaps, {peaks[1]:.0f} MB for {counts[1]:,}"
     print(said)
-    assert 1024 * (peaks[1] - peaks[0]) / (counts[1] - counts[0]) < 8, said
+    assert peaks[1] < 1.15 * peaks[0], said
 
 
 def test_it_needs_no_torch(world, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import heatproof
 from heatproof import mnist1d
@@ -50,11 +51,24 @@ def assert_kept(run: heatproof.Run, maps: dict[str, np.ndarray], names: dict[str
         assert title in page
 
 
+FLOORS = ("random", "centre", "constant", "edges")
+
+
+def sobel_length(picture: np.ndarray) -> np.ndarray:
+    """Reference: SciPy's Sobel filter, borders repeated."""
+    return np.hypot(*(ndimage.sobel(picture.astype(np.float64), axis, mode="nearest") for axis in (0, 1)))
+
+
 def test_questions_with_their_pictures(world, tmp_path):
     maps = noise([str(index) for index in range(12)], (3, 32, 32), tmp_path / "mine")
     run = evaluate(tmp_path / "mine", dataset=world, out=tmp_path / "r")
     assert_kept(run, maps, {case: str(int(case.rpartition("-")[2])) for case in run.story.examples})
     arrays = run.files.examples()
+    families = {entry["explainer"]: entry["family"] for entry in run.manifest["explainers"]}
+    assert families == {"mine": "other", "oracle": "ceiling"} | dict.fromkeys(FLOORS, "floor")
+    edges = run.files.heatmaps("edges", "elsewhere")
+    for case, picture in zip(arrays["ids"].tolist(), arrays["inputs"], strict=True):
+        assert edges[case][0] == pytest.approx(sobel_length(picture.mean(0)), abs=1e-5)
     questions = {f"simple-{question.index:06d}": question for question in open_dataset(world).questions("simple")}
     for place, case in enumerate(arrays["ids"].tolist()):
         question = questions[case]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import polars as pl
 import pytest
@@ -301,6 +303,26 @@ def test_from_the_command_line_without_torch(kept, tmp_path):
     assert set(ours) == set(theirs)
     assert all(theirs[key] == pytest.approx(value, abs=1e-9) for key, value in ours.items())
     assert call_without_torch("evaluate", tmp_path / "absent.npy", "--benchmark", "svea").returncode == 2
+    assert "torch" not in heatproof.load_run(tmp_path / "r").manifest["versions"]
+
+
+def test_runs_are_read_without_torch_and_networks_are_refused(kept, tmp_path):
+    """A TensorFlow user's machine: everything about finished runs works, the rest says what is missing."""
+    again = shutil.copytree(kept.folder, tmp_path / "again")
+    for words in (
+        ("report", kept.folder, "--out", tmp_path / "page.html"),
+        ("compare", kept.folder, again, "--out", tmp_path / "both"),
+        ("export", kept.folder, "--to", "latex"),
+        ("export", kept.folder, "--to", "bibtex"),
+        ("export", kept.folder, "--to", "roe", "--out", tmp_path / "roe"),
+    ):
+        done = call_without_torch(*words)
+        assert done.returncode == 0, done.stderr
+    for words in (("run", "svea", "--limit", 10, "--out", tmp_path / "r"), ("show", "svea", "--layers")):
+        refused = call_without_torch(*words)
+        assert refused.returncode == 2
+        assert "needs PyTorch, which is not installed: pip install torch" in refused.stderr
+        assert "Traceback" not in refused.stderr
 
 
 def test_masked_inputs_from_the_command_line_name_what_has_no_region(tmp_path):

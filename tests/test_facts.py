@@ -10,10 +10,13 @@ from facts.needs import needs
 from torch import nn
 from typer.testing import CliRunner
 
+from heatproof.benchmarks.references import read_reference
 from heatproof.cases import Batch
 from heatproof.cli.app import app
+from heatproof.errors import HeatproofError
 from heatproof.explainers import explainers
 from heatproof.explainers.facts import AXIOMS, NEEDS, markdown, sheet, stored
+from heatproof.explainers.spec import BROUGHT, make_explainer
 from heatproof.seeds import CaseRandom
 
 
@@ -71,7 +74,25 @@ def test_completeness_and_conservation_differ_by_the_bias(linear):
 
 def test_the_rewritten_network_is_the_same_function(linear):
     model, batch = linear
-    assert torch.allclose(axioms.rewritten(model)(batch.inputs), model(batch.inputs))
+    assert torch.allclose(axioms.rewritten(model, batch)(batch.inputs), model(batch.inputs))
+
+
+def test_rewriting_holds_for_inputs_of_both_signs():
+    """As behind the layer norm of a transformer, where a ReLU of the inputs alone would lose their negative half."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.LayerNorm(24), nn.Linear(24, 4)).double()
+    batch = Batch(torch.randn(5, 2, 12).double(), torch.arange(5) % 4, tuple("abcde"))
+    assert torch.allclose(axioms.rewritten(model, batch)(batch.inputs), model(batch.inputs))
+    assert axioms.invariance(explaining("gradient"), model, batch).max() < 1e-6
+
+
+@pytest.mark.parametrize("place", ["svea", "focus", "clevr-xai", "focus-vit"])
+def test_shipped_networks_are_rewritten_as_the_same_function(place):
+    _, model, batch = opened(place)
+    with torch.no_grad():
+        logits = model(batch.inputs, *batch.context)
+        again = axioms.rewritten(model, batch)(batch.inputs, *batch.context)
+    assert torch.allclose(again, logits, atol=1e-4 * float(logits.abs().max()))
 
 
 @pytest.mark.parametrize(
@@ -103,15 +124,38 @@ def test_stored_numbers_come_out_again():
             assert float(middle) == pytest.approx(value, rel=0.02, abs=1e-4), (name, axiom)
 
 
-def test_every_explainer_has_a_sheet():
-    for name in explainers.own():
-        page = markdown(sheet(name))
+def test_every_explainer_has_a_whole_sheet():
+    """What it needs and the axioms it keeps were measured, and every parameter is explained."""
+    for name in (*explainers.own(), *BROUGHT):
+        found = sheet(name)
+        page = markdown(found)
         assert page.startswith(f"# {name}\n")
-        assert sheet(name).summary in page
+        assert found.summary in page
+        assert found.needs in NEEDS.values(), f"{name}: python -m facts --only {name}"
+        assert found.axioms or name in BROUGHT, f"{name}: python -m facts --only {name}"
+        assert [parameter for parameter, (_, words) in found.parameters.items() if not words] == [], name
     known = stored()["explainers"]
-    assert set(known) <= set(explainers.own()), "facts of explainers that are gone; make facts"
-    assert {entry["needs"] for entry in known.values() if "needs" in entry} <= set(NEEDS)
-    assert all(set(found) == set(AXIOMS) for entry in known.values() for found in entry["axioms"].values())
+    assert set(known) == {*explainers.own(), *BROUGHT}, "make facts"
+    assert all(set(found) == set(AXIOMS) for entry in known.values() for found in entry.get("axioms", {}).values())
+
+
+def test_what_a_benchmark_brings_along_is_made_by_its_name():
+    made = make_explainer("true_effects:over=sum")
+    assert made.label == "true_effects:over=sum"
+    with pytest.raises(HeatproofError, match="only clevr-removal"):
+        made(nn.Identity(), Batch(torch.rand(1, 1, 4), torch.tensor([0]), ("a",)), CaseRandom(0, "a"))
+
+
+def test_the_papers_numbers_are_those_of_their_tables():
+    """Every method of SVEA's and CLEVR-XAI's tables stands on its sheet with the number that the table has."""
+    for benchmark, table, metric in (("svea", "svea", "roe_accuracy"), ("clevr-xai", "clevr_xai", "mass_accuracy")):
+        rows = read_reference(table).filter(metric=metric)
+        rows = rows.filter(subset="all") if "subset" in rows.columns else rows
+        for name, number in rows.select("explainer", "reference").iter_rows():
+            if name == "raw_input":  # whole signals, and no explainer
+                continue
+            shown = [one for one in sheet(name.partition(":")[0]).papers if one.benchmark == benchmark]
+            assert number in [one.paper for one in shown if one.metric == metric], name
 
 
 def test_a_sheet_is_printed_and_a_wrong_name_told():

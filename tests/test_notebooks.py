@@ -13,14 +13,12 @@ import nbclient
 import nbformat
 import pytest
 
+from fences import blocks
+
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-NOT_HERE = {
-    "pip install heatproof": "the tests run what is installed",
-    "heatproof run focus --images photos": "needs pictures of the reader's own",
-    "heatproof focus bias runs/my-net": "needs that run",
-}
+NOT_HERE = {"pip install heatproof": "the tests run what is installed"}
 """Lines that are not run, and why."""
 
 
@@ -33,7 +31,6 @@ def test_notebooks_are_kept_without_outputs():
         assert not [cell for cell in notebook.cells if cell.get("outputs") or cell.get("execution_count")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 def test_notebooks_run(path, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
@@ -44,17 +41,18 @@ def test_notebooks_run(path, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=[path.stem for path in TUTORIALS])
 def test_tutorials_run_from_first_to_last_line(path, tmp_path):
-    """Python goes into mine.py and my_net.py, where the text says so, and is run; commands run in the same folder."""
-    text = path.read_text(encoding="utf-8")
+    """Python that begins with the name of a file goes there, and is run; commands run in the same folder."""
     env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "COLUMNS": "160"}
     done = 0
-    for kind, block in re.findall(r"```(python|)\n(.*?)```", text, re.DOTALL):
-        if kind == "python":
-            for name in ("mine.py", "my_net.py"):
-                if name in text:
-                    with (tmp_path / name).open("a", encoding="utf-8") as file:
-                        file.write(block)
-            subprocess.run([sys.executable, "-c", block], cwd=tmp_path, env=env, check=True)
+    for kind, block in blocks(path.read_text(encoding="utf-8")):
+        if kind == "text":
+            continue  # what is printed, or needs a cluster
+        if kind in ("python", "py"):
+            named = re.match(r"# (\w+\.py)\n", block)
+            file = tmp_path / (named[1] if named else "snippet.py")
+            with file.open("a" if named else "w", encoding="utf-8") as place:
+                place.write(block)
+            subprocess.run([sys.executable, file.name], cwd=tmp_path, env=env, check=True)
             continue
         for line in block.splitlines():
             if line.startswith(tuple(NOT_HERE)):

@@ -68,6 +68,13 @@ def test_the_templates_benchmark_runs_with_its_explainer_and_metric(installed, t
     assert '"package": "heatproof-example 0.1.0"' in (tmp_path / "run" / "run.json").read_text()
 
 
+def test_the_templates_benchmark_runs_as_its_readme_says(installed, tmp_path):
+    done = heatproof("run", "halves", "--signals", "50", site=installed, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "squared_gradient" in done.stdout
+    assert (tmp_path / "runs" / "halves-standard" / "report.html").is_file()
+
+
 def test_plugins_are_listed_and_can_be_left_out(installed):
     assert "mean_abs" in heatproof("list", "poolings", site=installed).stdout
     assert "mean_abs" not in heatproof("list", "poolings", site=installed, HEATPROOF_PLUGINS="off").stdout

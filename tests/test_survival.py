@@ -9,17 +9,20 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import polars as pl
 import polars.selectors as cs
 import pytest
+import torch
+from chaos.mounts import read_only
 
 import heatproof
 from heatproof.errors import HeatproofError
 from heatproof.locks import held
 from heatproof.report.sections import read_sections, write_section
-from heatproof.story import Paragraph, Section
+from heatproof.story import Paragraph, Plate, Section
 from heatproof.workspace import sweep, write_whole
 from tiny_datasets import flip
 
@@ -42,7 +45,12 @@ def numbers(run: heatproof.Run) -> list[object]:
 @pytest.fixture(scope="module")
 def made(toy, tmp_path_factory) -> heatproof.Run:
     run = run_toy(tmp_path_factory.mktemp("made") / "run", keep_heatmaps=True)
-    write_section(run.files, run.manifest["explainers"][0]["folder"], Section("Words", (Paragraph("some"),)))
+    name = run.manifest["explainers"][0]["folder"]
+    place = run.files.path("sections", name)
+    place.mkdir(parents=True)
+    (place / "drawn.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    plate = Plate("Drawn", "some", [("a circle", "drawn.svg"), ("not made", "none.svg")])
+    write_section(run.files, name, Section("Words", (Paragraph("some"), plate)))
     return run
 
 
@@ -69,7 +77,7 @@ def read_all(folder: Path) -> list[object]:
 READ = (
     "run.json", "parts.jsonl", "summary.parquet", "verdict.json", "leaderboard.csv", "statistics.csv",
     "heatmaps/examples.npz", "heatmaps/examples.parquet", "scores/*/*.parquet", "heatmaps/*/*.npz",
-    "sections/*/section.json",
+    "sections/*/section.json", "sections/*/drawn.svg",
 )  # fmt: skip
 
 
@@ -84,14 +92,40 @@ def test_what_is_damaged_is_named_or_says_the_same(pattern, how, made, folder):
         path.unlink()
     else:
         os.truncate(path, size // 2 if how == "cut" else 0)
-    if how == "removed" and pattern in ("verdict.json", "sections/*/section.json"):
-        assert read_all(folder)[:3] == read_all(made.folder)[:3], "what is gone is not read"
-    else:
-        name = folder.name if how == "removed" else path.name
-        with pytest.raises(HeatproofError, match=rf"{name}|has no line in parts\.jsonl"):
-            read_all(folder)
-    if "section" not in pattern:
-        assert numbers(run_toy(folder, keep_heatmaps=True)) == numbers(made)
+    name = folder.name if how == "removed" and pattern == "run.json" else path.name
+    with pytest.raises(HeatproofError, match=rf"{name}|has no line in parts\.jsonl"):
+        read_all(folder)
+    again = run_toy(folder, keep_heatmaps=True)
+    assert numbers(again) == numbers(made)
+    assert len(again.verdict.contests) == len(made.verdict.contests) > 0
+    if "section" in pattern:
+        assert f"{path.parent.name} was damaged and is removed" in again.manifest["said"][0]
+        assert not path.parent.exists()
+    read_all(folder)
+
+
+def test_a_section_holds_what_it_held_last(made, folder):
+    """Files that are gone when a section is written again are not missed."""
+    name = made.manifest["explainers"][0]["folder"]
+    run = heatproof.load_run(folder)
+    run.files.path("sections", name, "drawn.svg").unlink()
+    write_section(run.files, name, Section("Words", (Paragraph("others"),)))
+    assert read_sections(heatproof.load_run(folder).files)[0]["blocks"][0]["text"] == "others"
+
+
+def test_a_lost_failure_is_missed_and_tried_again(toy, tmp_path):
+    """A table without it would not say that something failed."""
+
+    def cursed(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("not today")
+
+    run = run_toy(tmp_path / "r", explainers=["gradient", cursed])
+    failed = sorted(tmp_path.glob("r/failures/*/*.json"))
+    assert len(run.failures()) == len(failed) > 0
+    failed[0].unlink()
+    with pytest.raises(HeatproofError, match=f"{failed[0].name} is missing"):
+        heatproof.load_run(tmp_path / "r").failures()
+    assert len(run_toy(tmp_path / "r", explainers=["gradient", cursed]).failures()) == len(failed)
 
 
 def test_what_was_made_by_others_is_missed_too(folder):
@@ -218,6 +252,27 @@ def test_a_folder_that_vanishes_ends_the_run_with_a_sentence(tmp_path):
         run_toy(out, explainers=[removing], engine="local")
     assert not out.exists()
     assert len(list((tmp_path / "moved").glob("scores/*/*.parquet"))) == 1, "what was computed is there"
+
+
+def test_a_folder_that_becomes_read_only_ends_the_run_with_a_sentence(tmp_path):
+    """Root writes wherever file modes forbid it, but not below a mount that is read-only."""
+    out, calls, closing = tmp_path / "r", [], ExitStack()
+
+    def closes(model, inputs, target):
+        calls.append(1)
+        if len(calls) == 2:
+            if os.getuid():
+                for folder in (out, *out.rglob("*/")):
+                    folder.chmod(0o555)
+                    closing.callback(folder.chmod, 0o755)
+            elif not closing.enter_context(read_only(out)):
+                pytest.skip("may not mount")
+        return inputs
+
+    with closing, pytest.raises(HeatproofError, match=r"cannot write .*(Read-only|Permission).* Choose a folder"):
+        run_toy(out, explainers=[closes], engine="local")
+    assert len(list(out.glob("scores/*/*.parquet"))) == 1, "what was computed is there"
+    assert not run_toy(out, explainers=[closes], engine="local").failures()
 
 
 def test_parts_that_vanish_are_missed(tmp_path):

@@ -5,6 +5,7 @@ A new page needs no line here: it is found by its folder or its name, and what n
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -49,6 +50,28 @@ SECTIONS = {
 }
 """Where pages stand: by the first pattern that matches, in the order of the patterns."""
 
+UNIFORM = {
+    "mask_share": "the mask's share of the picture",
+    "half": "one half",
+    "window": "the score of the window in the middle",
+    "everything": "the mask's share, as what marks everything",
+    "one": "one",
+    "balanced": "what speaks as much for as against gets: one half",
+    "balanced_f1": "the F1 score of what speaks as much for as against",
+    "scene": "what it gets in this very scene",
+    None: "what it gets in this very scene; the rows of a run say it",
+}
+"""What a map that is the same everywhere gets, by the words of `heatproof.metrics.base.Uniform`."""
+FAMILIES = {
+    "explainers/gradient.md": ("gradient",),
+    "explainers/cam.md": ("cam",),
+    "explainers/propagation.md": ("propagation",),
+    "explainers/perturbation.md": ("perturbation",),
+    "explainers/attention.md": ("attention",),
+    "explainers/floors.md": ("floor", "ceiling"),
+}
+"""Pages of families, and which explainers they are about."""
+
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]*)(#[^)\s]*)?(\))")
 WORDS = re.compile(r"\[`?([^\]`]*)`?\]\(#\)")
 """A link to nowhere, and its words."""
@@ -64,7 +87,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001
-    """Links out of the folder of documents lead to where the site has the page, or become plain words."""
+    """A family's page ends with what vouches for its methods; links lead to where the site has the page."""
+    markdown += family_section(FAMILIES.get(page.file.src_uri, ()))
     source = origins().get(page.file.src_uri, f"docs/{page.file.src_uri}")
     here = (ROOT / source).parent
 
@@ -99,17 +123,55 @@ def generated() -> Iterator[tuple[str, str]]:
     yield "api.md", api_page()
 
 
+def vouched(file: str) -> dict[str, str]:
+    """The tests that hold each explainer or metric against something independent, as the tests list them."""
+    tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+    (found,) = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and [ast.unparse(name) for name in node.targets] == ["REFERENCES"]
+    ]
+    references: dict[str, str] = ast.literal_eval(found)
+    return references
+
+
+def family_section(families: tuple[str, ...]) -> str:
+    """For every explainer of these families its fact sheet, its reference test, and the papers' numbers beside ours."""
+    from heatproof.explainers import explainers
+    from heatproof.explainers.facts import PAPER_WORDS, sheet
+
+    if not families:
+        return ""
+    tests = vouched("explainers/test_contract.py")
+    lines = ["", "## Tests and papers", "", "Each has a fact sheet, a test against something independent, and, where a"]
+    lines += ["benchmark's paper has a number for it, that number beside ours.", ""]
+    lines += ["| explainer | reference test | paper and ours |", "|---|---|---|"]
+    for name, cls in explainers.own().items():
+        if cls.family in families:
+            numbers = [
+                f"{one.benchmark}, `{one.metric}`: {100 * one.paper:.1f} and {100 * one.ours:.1f}"
+                for one in sheet(name).papers
+            ]
+            file, _, test = tests[name].partition("::")
+            shown = f"`tests/{file}`: {test.removeprefix('test_').replace('_', ' ')}"
+            lines.append(f"| [{name}](../sheets/{name}.md) | {shown} | {'<br>'.join(numbers)} |")
+    return "\n".join([*lines, "", PAPER_WORDS, ""])
+
+
 def sheets() -> Iterator[tuple[str, str]]:
     """A fact sheet for each explainer, and a table of all."""
     from heatproof.explainers import explainers
     from heatproof.explainers.facts import NEEDS, markdown, sheet
+    from heatproof.explainers.spec import BROUGHT
 
-    found = [sheet(name) for name in sorted(explainers.own())]
+    found = [sheet(name) for name in sorted([*explainers.own(), *BROUGHT])]
+    tests = vouched("explainers/test_contract.py")
     rows = []
     for one in found:
         need = next((word for word, text in NEEDS.items() if text == one.needs), "")
         rows.append(f"| [{one.name}]({one.name}.md) | {one.family} | {need} | {one.cost} | {one.paper or ''} |")
-        yield f"sheets/{one.name}.md", markdown(one)
+        test = tests.get(one.name, "metrics/test_effects.py::test_the_ceiling_scores_exactly_one")
+        yield f"sheets/{one.name}.md", f"{markdown(one)}\nHeld to an independent reference by `tests/{test}`.\n"
     yield (
         "sheets/index.md",
         "# Fact sheets\n\nWhat each explainer needs of a model, what it costs, which axioms it keeps and how it did in"
@@ -120,32 +182,46 @@ def sheets() -> Iterator[tuple[str, str]]:
 
 
 def metric_page() -> str:
-    """All metrics: what they are, what they need, and where their functions are."""
+    """All metrics: what they are, what they need, where their functions are, and what vouches for them."""
+    from heatproof.explainers.facts import PAPER_WORDS, published
     from heatproof.metrics import metrics
     from heatproof.pooling import poolings
 
     lines = ["# Metrics and poolings", ""]
     lines += ["Each metric is a pure function under a thin description: heatmaps in, one value per case out, NaN where"]
     lines += ["the score is undefined ([what becomes of these](evaluate.md#undefined-scores)). Every one is compared"]
-    lines += ["with an independent reference in `tests/metrics`.", ""]
+    lines += ["with an independent reference. “After” a paper means that the score is ours and the idea is theirs.", ""]
+    lines += ["| metric | name | better | paper |", "|---|---|---|---|"]
+    for name, metric in sorted(metrics.own().items()):
+        better = "higher" if metric.higher_is_better else "lower"
+        lines.append(f"| [{metric.title}](#{name}) | `{name}` | {better} | {metric.paper} |")
+    lines += [""]
+    tests = vouched("metrics/test_metric_contract.py")
     for name, metric in sorted(metrics.own().items()):
         low, high = metric.range
         rows = [
             ("better", "higher" if metric.higher_is_better else "lower"),
             ("range", f"{low:g} to {high:g}"),
             ("needs", ", ".join(metric.needs) or "the heatmap alone"),
-            (
-                "a uniform map gets",
-                {"mask_share": "the mask's share", "half": "one half"}.get(metric.uniform or "", ""),
-            ),
+            ("a uniform map gets", UNIFORM.get(metric.uniform, "")),
             ("paper", metric.paper),
+            ("reference test", f"`tests/{tests[name]}`"),
         ]
         lines += [f"## {metric.title} {{ #{name} }}", "", f"`{name}`", "", "| | |", "|---|---|"]
         lines += [f"| {word} | {text} |" for word, text in rows if text]
         function = metric.function
         made = "<locals>" in function.__qualname__  # by another function, so that no page of source has its name
         text = inspect.cleandoc(function.__doc__ or "")
-        lines += ["", text if made else f"::: {function.__module__}.{function.__qualname__}", ""]
+        source = f"::: {function.__module__}.{function.__qualname__}\n    options: {{heading_level: 4}}"
+        lines += ["", text if made else source, ""]
+        numbers = [one for one in published() if one.metric == name]
+        if numbers:
+            lines += ["| benchmark | explainer | explained | paper | ours |", "|---|---|---|---:|---:|"]
+            lines += [
+                f"| {one.benchmark} | `{one.explainer}` | {one.target} | {100 * one.paper:.1f} | {100 * one.ours:.1f} |"
+                for one in numbers
+            ]
+            lines += ["", PAPER_WORDS, ""]
     lines += ["## Poolings", "", "From relevance with channels to a heatmap without negative values.", ""]
     lines += ["| pooling | formula |", "|---|---|"]
     lines += [f"| `{name}` | `{(function.__doc__ or '').strip()}` |" for name, function in poolings.own().items()]

@@ -27,3 +27,16 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> HeatproofError:
     else:
         hint = "Known: " + ", ".join(known) + "."
     return HeatproofError(f"unknown {kind} {name!r}. {hint}")
+
+
+def is_panic(problem: BaseException) -> bool:
+    """Whether a library written in Rust (polars) met what it had not thought of; that is no Exception."""
+    return type(problem).__name__ == "PanicException"
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """Python's error, CUDA's, and those of torch's CPU allocator and of MPS, which are plain RuntimeErrors."""
+    if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
+        return True
+    words = ("can't allocate memory", "MPS backend out of memory")
+    return isinstance(problem, RuntimeError) and any(part in str(problem) for part in words)

@@ -83,17 +83,19 @@ def bias(
     names: Mapping[str, str] | Path | str | None = None,
     below: float = BELOW,
     level: float = LEVEL,
+    model: Any = None,
     progress: Progress = silent,
 ) -> Findings:
     """What the model of a run of focus confuses: first as the paper has it, then by a test of ours.
 
     The pair of the lowest mean Focus, or `target` and `partner`, with `count` of its mosaics and their heatmaps on a
     page for an expert (`Findings.page`); then all pairs whose share is surely `below`, at this `level`. `names` are
-    what classes are called: a mapping, or a CSV with label and name. All of it is in the run's folder and on its page.
+    what classes are called: a mapping, or a CSV with label and name. A run whose model was a Python object is given it
+    again as `model`, to look at its features. All of it is in the run's folder and on its page.
     """
     folder = run.folder if isinstance(run, Results) else run
     return write_bias(
-        folder, explainer, below, level, progress, target=target, partner=partner, count=count, names=names
+        folder, explainer, below, level, progress, target=target, partner=partner, count=count, names=names, model=model
     )
 
 

@@ -189,9 +189,12 @@ def in_order(
 def archive_of(path: Path) -> Any:
     """A .npz archive whose arrays are read when they are asked for."""
     try:
-        return np.load(path, allow_pickle=False)
+        archive = np.load(path, allow_pickle=False)
     except Exception as problem:  # of zip files and arrays, many kinds
         raise HeatproofError(f"{path} is damaged or no .npz archive ({problem}).") from problem
+    if isinstance(archive, np.ndarray):
+        raise HeatproofError(f"{path} holds a single array, not a .npz archive of named ones.")
+    return archive
 
 
 def read_array(path: Path) -> NDArray[Any]:

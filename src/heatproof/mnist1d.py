@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from heatproof.exact import exponential, logarithm, mean
 from heatproof.lazy import np
@@ -18,6 +18,8 @@ from heatproof.lazy import np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+Part = Literal["template", "noise"]
+"""What of a signal can be taken out: the digit's template, or the noise around it and upon it."""
 TEMPLATES = (
     (5, 6, 6.5, 6.75, 7, 7, 7, 7, 6.75, 6.5, 6, 5),
     (5, 3, 3, 3.4, 3.8, 4.2, 4.6, 5, 5.4, 5.8, 5, 5),
@@ -79,16 +81,51 @@ def templates() -> NDArray[np.float64]:
     return zeroed
 
 
-def whitened(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values with mean 0 and standard deviation 1."""
-    centred = values - mean(values.ravel())
-    white: NDArray[np.float64] = centred / np.sqrt(mean((centred * centred).ravel()))
+def whitened(values: NDArray[np.float64], others: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """The values with mean 0 and standard deviation 1, or others moved and scaled just so."""
+    middle = mean(values.ravel())
+    centred = values - middle
+    spread = np.sqrt(mean((centred * centred).ravel()))
+    white: NDArray[np.float64] = (centred if others is None else others - middle) / spread
     return white
 
 
-def make(settings: Settings | None = None) -> tuple[Signals, Signals]:
-    """The training and the test signals."""
-    settings = settings or Settings()
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What was drawn for every signal (N, 72), in the order of digits: it is put together afterwards.
+
+    clean     the template, stretched, scaled and rolled; 0 elsewhere
+    template  where that is
+    noise     correlated noise; it is seen outside the template
+    white     white noise on all of it
+    slope     (N,) of the straight line that is taken away
+    order     in which the signals stand in the data set
+    """
+
+    clean: NDArray[np.float64]
+    template: NDArray[np.bool_]
+    noise: NDArray[np.float64]
+    white: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    y: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    def together(self, settings: Settings, without: Part | None = None) -> NDArray[np.float64]:
+        """The signals (N, 40) in the order of the data set, not yet whitened; `without` one of their parts.
+
+        Where the template is taken out, the noise that was drawn for its places is seen there.
+        """
+        if without == "noise":
+            seen = np.where(self.template, self.clean, 0.0)
+        else:
+            seen = self.noise if without == "template" else np.where(self.template, self.clean, self.noise)
+            seen = seen + self.white
+        length = self.clean.shape[1]
+        return resample(seen - self.slope[:, None] * np.linspace(-0.5, 0.5, length), settings.length)[self.order]
+
+
+def draw(settings: Settings) -> Drawn:
+    """All that is random, in the order of the published data set."""
     rng = np.random.RandomState(settings.seed)
     shapes = templates()
     low, high = settings.padding
@@ -109,25 +146,32 @@ def make(settings: Settings | None = None) -> tuple[Signals, Signals]:
         slope[i] = settings.slope * (rng.rand() - 0.5)
     order = rng.permutation(count)
 
-    template = clean != 0
     correlated, white = normals(pairs).reshape(count, 2, stretched).swapaxes(0, 1)
     noise = smoothed(settings.correlated_noise * correlated)
-    noisy = np.where(template, clean, noise) + settings.white_noise * white
-    noisy -= slope[:, None] * np.linspace(-0.5, 0.5, stretched)
+    y = np.repeat(np.arange(len(shapes)), per_digit)
+    return Drawn(clean, clean != 0, noise, settings.white_noise * white, slope, y, order)
 
-    x = resample(noisy, settings.length)[order]
-    x = whitened(x)
-    y = np.repeat(np.arange(len(shapes)), per_digit)[order]
-    where = (resample(template.astype(np.float64), settings.length) > 0)[order]
-    everything = Signals(x, y, where)
-    split = int(count * settings.train_share)
+
+def make(settings: Settings | None = None, without: Part | None = None) -> tuple[Signals, Signals]:
+    """The training and the test signals; `without` a part, all else as it is.
+
+    Signals without a part are whitened by the mean and the spread of those that have it, so that every point which the
+    part does not touch keeps its value to the last bit.
+    """
+    settings = settings or Settings()
+    drawn = draw(settings)
+    whole = drawn.together(settings)
+    x = whitened(whole, whole if without is None else drawn.together(settings, without))
+    where = (resample(drawn.template.astype(np.float64), settings.length) > 0)[drawn.order]
+    everything = Signals(x, drawn.y[drawn.order], where)
+    split = int(len(x) * settings.train_share)
     return everything[:split], everything[split:]
 
 
 @cache
-def published() -> tuple[Signals, Signals]:
-    """The training and the test signals of the published data set, made once."""
-    return make()
+def published(without: Part | None = None) -> tuple[Signals, Signals]:
+    """The training and the test signals of the published data set, made once; `without` a part, all else as it is."""
+    return make(without=without)
 
 
 def pairs_in_circle(rng: np.random.RandomState, count: int) -> NDArray[np.float64]:

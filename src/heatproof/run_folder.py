@@ -11,13 +11,13 @@ verdict.json          what the scores say of the explainers, from tests over all
 leaderboard.csv, statistics.csv, leaderboard.md, report.html, sections/NAME/
 README.md, run.schema.json   what all this is, for people and for machines
 
-What is read is compared with what was written: JSON holds its own checksum, everything else has a line in parts.jsonl.
+What is read is compared with what was written: every file that is read has a line in parts.jsonl, but for run.json, and
+JSON holds its own checksum.
 """
 
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import shutil
 import zipfile
@@ -34,6 +34,7 @@ from heatproof.cases import Chunk
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.locks import LOCK, held
+from heatproof.seals import AGAIN, SEAL, DamagedError, checksum, parsed, sealed, unsealed
 from heatproof.workspace import sweep, writable, write_whole
 
 FORMAT = 5
@@ -41,20 +42,14 @@ FORMAT = 5
 MANIFEST, LEDGER = "run.json", "parts.jsonl"
 SUMMARY, LEADERBOARD, STATISTICS = "summary.parquet", "leaderboard.csv", "statistics.csv"
 VERDICT, TABLE, REPORT = "verdict.json", "leaderboard.md", "report.html"
+SECTION = "section.json"
 README, SCHEMA = "README.md", "run.schema.json"
 HEATMAPS, HEAT = "heatmaps", "heat"
 PARTS = ("scores", "failures", HEATMAPS, "sections")
 """Folders with what belongs to explainers."""
 RESULTS = (LEDGER, SUMMARY, LEADERBOARD, STATISTICS, VERDICT, TABLE, REPORT, README, SCHEMA)
 """Files that are made from the parts, and their list."""
-SEAL = "sha256"
-"""Where a JSON file has its checksum, and a line that of its file."""
-AGAIN = "run again to make it anew"
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
-
-
-class DamagedError(HeatproofError):
-    """A file is not what was written."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +124,7 @@ class RunFolder:
         return found
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        self.write_json(self.path(MANIFEST), manifest)
+        write_whole(self.path(MANIFEST), lambda temporary: temporary.write_bytes(sealed(manifest)))
 
     # parts
 
@@ -144,8 +139,12 @@ class RunFolder:
 
     @cached_property
     def ledger(self) -> dict[str, dict[str, Any]]:
-        """The lines of parts.jsonl by the file's path in the folder; a line that was cut off does not count."""
-        return {line["part"]: line for line in self.lines() if isinstance(line.get("part"), str)}
+        """The lines of parts.jsonl by the file's path in the folder; a line that was cut off does not count.
+
+        The last line of a file holds. One without a checksum says that the file was removed.
+        """
+        last = {line["part"]: line for line in self.lines() if isinstance(line.get("part"), str)}
+        return {name: line for name, line in last.items() if SEAL in line}
 
     def lines(self) -> Iterator[dict[str, Any]]:
         if self.path(LEDGER).is_file():
@@ -205,7 +204,10 @@ class RunFolder:
         if len(heatmaps["ids"]):
             self.store(self.kept(explainer, chunk), npz(heatmaps, compressed=True), machine)
         self.store(self.part(explainer, chunk), parquet(rows), machine)
-        self.failure(explainer, chunk).unlink(missing_ok=True)
+        failure = self.failure(explainer, chunk)
+        failure.unlink(missing_ok=True)
+        if self.name(failure) in self.ledger:
+            self.note(failure, None)
 
     def store(self, path: Path, content: bytes, machine: str | None = None) -> None:
         """Write a file, then its line; a part without a line does not count."""
@@ -215,10 +217,17 @@ class RunFolder:
                 " there is as it was; move it back, or run again."
             )
         write_whole(path, lambda temporary: temporary.write_bytes(content))
-        entry = {"part": self.name(path), SEAL: checksum(content)} | ({} if machine is None else {"machine": machine})
+        self.note(path, content, machine)
+
+    def note(self, path: Path, content: bytes | None, machine: str | None = None) -> None:
+        """Add the line of a file that holds this content, or that is removed."""
+        name, seal = self.name(path), None if content is None else checksum(content)
+        line = {key: told for key, told in (("part", name), (SEAL, seal), ("machine", machine)) if told is not None}
         with writable(self.path(LEDGER)), self.path(LEDGER).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-        self.ledger[entry["part"]] = entry
+            file.write(json.dumps(line) + "\n")
+        self.ledger.pop(name, None)
+        if content is not None:
+            self.ledger[name] = line
 
     def read(self, path: Path) -> bytes:
         """The content of a file as it was written; one that is not is an error that names it."""
@@ -239,10 +248,11 @@ class RunFolder:
 
     def write_failure(self, explainer: str, chunk: Chunk, content: Mapping[str, Any]) -> None:
         """Leave word of why a unit has no part."""
-        self.write_json(self.failure(explainer, chunk), content)
+        self.store(self.failure(explainer, chunk), sealed(content))
 
     def failures(self) -> list[dict[str, Any]]:
-        return [self.read_json(path) for path in sorted(self.path("failures").glob("*/*.json"))]
+        known = [self.path(name) for name in self.ledger if name.startswith("failures/")]
+        return [self.read_json(path) for path in sorted({*known, *self.path("failures").glob("*/*.json")})]
 
     def scores(self, explainers: Iterable[str]) -> ScoreRows:
         """All rows of the parts of these explainers, in the order of explainer and chunk.
@@ -292,6 +302,27 @@ class RunFolder:
         if explainers:
             self.begin(self.identity or "", explainers)
 
+    def sections(self) -> list[Path]:
+        """The section.json of every section that is there, or should be."""
+        known = [
+            self.path(name) for name in self.ledger if name.startswith("sections/") and name.endswith(f"/{SECTION}")
+        ]
+        return sorted({*known, *self.path("sections").glob(f"*/{SECTION}")})
+
+    def enter_section(self, name: str) -> None:
+        """Lines for all that lies in a section's folder now; what lay there before and is gone is not missed."""
+        place = self.path("sections", name)
+        there = [path for path in sorted(place.rglob("*")) if path.is_file()]
+        for path in self.section_files(name):
+            if path not in there:
+                self.note(path, None)
+        for path in there:
+            self.note(path, path.read_bytes())
+
+    def section_files(self, name: str) -> list[Path]:
+        """What should lie in a section's folder."""
+        return [self.path(line) for line in self.ledger if line.startswith(f"sections/{name}/")]
+
     def clear(self) -> None:
         """Remove everything that was computed."""
         for name in PARTS:
@@ -340,43 +371,14 @@ class RunFolder:
 
     # files of each kind
 
-    def write_json(self, path: Path, content: Mapping[str, Any]) -> None:
-        plain = json.loads(json.dumps(content, default=str))
-        text = json.dumps({**plain, SEAL: seal(plain)}, indent=2) + "\n"
-        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
     def read_json(self, path: Path) -> Any:
         return unsealed(path, parsed(path))
-
-
-def parsed(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as problem:
-        raise DamagedError(f"{path} is damaged ({problem}); {AGAIN}.") from problem
-
-
-def unsealed(path: Path, content: Any) -> Any:
-    """The content of a JSON file without its checksum, which must be right."""
-    found = content.pop(SEAL, None) if isinstance(content, dict) else None
-    if found != seal(content):
-        raise DamagedError(f"{path} is damaged, or was changed by hand (its checksum differs); {AGAIN}.")
-    return content
-
-
-def seal(content: Any) -> str:
-    """The checksum of what a JSON file says, however it is laid out."""
-    return checksum(json.dumps(content, sort_keys=True).encode())
 
 
 def is_sample(path: Path) -> bool:
     """Whether kept heatmaps are a sample for the page."""
     with zipfile.ZipFile(path) as archive:
         return f"{HEAT}.npy" in archive.namelist()
-
-
-def checksum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def parquet(rows: pl.DataFrame) -> bytes:

@@ -29,6 +29,11 @@ class MetricWords:
     """Whether theory knows its ends: random maps score as uniform ones, and the true mask is best."""
 
     @property
+    def best(self) -> float:
+        """The best value that there is."""
+        return self.range[1 if self.higher_is_better else 0]
+
+    @property
     def heading(self) -> str:
         """The title with the direction in which it is better."""
         return f"{self.title} {'↑' if self.higher_is_better else '↓'}"
@@ -198,9 +203,10 @@ class Story:
     metrics    those of the table, the one that ranks first
     columns    what the table shows first; empty: every metric without ground truth and pooling, or under the first
     beside     further columns of these metrics that tables of text show beside them, under other truths or poolings
-    poolings   in the order in which tables show them
+    poolings   in the order in which tables show them; empty: that of the scores
     examples   titles of the cases whose heatmaps are kept, in the order of the page
     captions   further lines under an example's title, by case
+    companions further pictures of an example (caption, address), by case: what stands beside its heatmaps
     facts      what else is said of each of them
     marks      stretches of examples that explainers mark
     notes      what a reader of the table should know, said with the run's own numbers
@@ -220,6 +226,7 @@ class Story:
     words: Words = field(default_factory=Words)
     examples: Mapping[str, str] = field(default_factory=dict)
     captions: Mapping[str, str] = field(default_factory=dict)
+    companions: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
@@ -235,11 +242,16 @@ class Story:
 
     @property
     def shown(self) -> pl.Expr:
-        """Which scores are shown first: its own choice, or those under the first of its poolings."""
+        """Which scores are shown first: its own choice, or those under the first of its poolings.
+
+        Where it names none, that is the first which the scores have.
+        """
         if self.columns:
             return pl.any_horizontal(column.condition for column in self.columns)
+        pooling = pl.col("pooling")
+        first = pl.lit(self.poolings[0]) if self.poolings else pooling.filter(pooling != "").first()
         names = [words.name for words in self.metrics]
-        return pl.col("metric").is_in(names) & pl.col("pooling").is_in(["", *self.poolings[:1]])
+        return pl.col("metric").is_in(names) & ((pooling == "") | (pooling == first).fill_null(False))
 
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""

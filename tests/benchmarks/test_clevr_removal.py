@@ -15,7 +15,8 @@ from heatproof.benchmarks.clevr_removal import ClevrRemoval
 from heatproof.benchmarks.clevr_removal.benchmark import PAINTED
 from heatproof.benchmarks.clevr_removal.effects import ask_each, measure
 from heatproof.benchmarks.clevr_removal.painted import ObjectBatch
-from heatproof.benchmarks.clevr_removal.words import asked_changes, consistency
+from heatproof.benchmarks.clevr_removal.rows import shown_columns
+from heatproof.benchmarks.clevr_removal.words import agreement, asked_changes, consistency
 from heatproof.clevr import open_dataset
 from heatproof.clevr.changed_pictures import folder_of, look_of, make_changed, wanted_of
 from heatproof.clevr.ground_truth import make_masks
@@ -125,6 +126,24 @@ def test_the_page_shows_pictures_without_each_object(run):
     assert "data:image" not in (run.folder / "leaderboard.md").read_text(encoding="utf-8")
 
 
+def test_every_case_has_its_changed_pictures_beside_its_heatmaps(run, recipe):
+    """Reference: the effects as they were measured; a picture as it is, and one without each object."""
+    story = run.story
+    assert set(story.companions) == set(story.examples)
+    measured = {f"simple-{one.question.index:06d}": one for one in recipe.open(0).measured}
+    for case, pictures in story.companions.items():
+        lost = -measured[case].effects["logit"]
+        assert len(pictures) == 1 + len(lost)
+        assert pictures[0][0].startswith("as it is")
+        told = [
+            float(text.partition("logit ")[2].partition(",")[0].replace("\N{MINUS SIGN}", "-"))
+            for text, _ in pictures[1:]
+        ]
+        assert told == pytest.approx(sorted(lost, key=abs, reverse=True), abs=0.006)
+    page = run.report().read_text(encoding="utf-8")
+    assert page.count('"beside":[[') == len(story.examples)
+
+
 def test_objects_go_along_with_slices_of_a_batch(recipe):
     opened = recipe.open(0)
     batch = opened.load(opened.chunks()[0])
@@ -148,6 +167,16 @@ def test_masks_are_held_against_effects(recipe):
     assert len(truth.failures("single_object")) == len(hits) - sum(hits)
     supports = [int(one.effects["logit"].argmax()) in one.marked()["single_object"] for one in opened.measured]
     assert line["support"] == pytest.approx(np.mean(supports))
+    sides = [split(np.abs(one.effects["logit"]), one.marked()["single_object"]) for one in opened.measured]
+    assert line["above"] == pytest.approx(np.mean([np.mean(inside) > np.mean(outside) for inside, outside in sides]))
+    assert line["each"] == pytest.approx(np.mean([min(inside) > max(outside) for inside, outside in sides]))
+    families = truth.table(by="family")
+    assert families["questions_of"].to_list() == ["all", *sorted(truth.objects["family"].unique())]
+
+
+def split(effects: np.ndarray, marked: frozenset[int]) -> tuple[list[float], list[float]]:
+    """The effects of marked objects, and of the others."""
+    return [effects[place] for place in sorted(marked)], [e for place, e in enumerate(effects) if place not in marked]
 
 
 def test_what_hides_another_object_uncovers_it():
@@ -169,6 +198,30 @@ def test_weighted_medians_are_medians_of_repeated_values():
     for row, median in zip(weights, found, strict=True):
         repeated = np.sort(np.repeat(values, row.astype(int)))
         assert median == repeated[(len(repeated) - 1) // 2]
+
+
+def test_orders_of_methods_agree_or_not_with_an_interval():
+    """Reference: SciPy's rank correlation; floors and ceilings are left out."""
+    from scipy.stats import spearmanr
+
+    columns = shown_columns(("l1_norm",), "single_object")
+    rng = np.random.default_rng(1)
+    names = [*"abcde", "random", "true_effects:over=sum"]
+    lines = [
+        {"subset": "all", "explainer": name, "target": "logit", "mean": rng.random(), **vars(column)}
+        for column in columns
+        for name in names
+    ]
+    table = pl.DataFrame(lines)
+    (told,) = agreement(table, columns)
+    assert "over 5 methods" in told
+    mass, mine = (
+        table.filter(pl.col("metric") == metric, pl.col("explainer").is_in(names[:5]))["mean"]
+        for metric in ("mass_accuracy", "effect_mass")
+    )
+    words = told.partition("effect_mass ")[2].split()
+    assert float(words[0]) == pytest.approx(spearmanr(mass, mine).statistic, abs=0.006)
+    assert float(words[1].strip("(")) <= float(words[0]) <= float(words[3].strip("),."))
 
 
 def test_a_recoloured_object_is_answered_with_its_new_colour(world, tmp_path):

@@ -37,8 +37,9 @@ def test_random_maps_are_uniform_and_belong_to_their_case():
 
 
 def test_what_is_not_at_hand_makes_no_baseline():
-    assert baselines_for(False, False) == ["random", "centre", "constant"]
-    assert baselines_for(True, True) == list(FAMILIES)
+    assert baselines_for(False, False, 1) == ["random", "centre", "constant"]
+    assert baselines_for(True, True, 1) == list(FAMILIES)
+    assert baselines_for(True, True, 2) == ["random", "centre", "constant", "edges", "oracle"]
 
 
 def test_heatmaps_of_signals_stand_beside_the_floors_of_a_run(tmp_path):

@@ -13,6 +13,7 @@ from heatproof.benchmarks.focus import Focus
 from heatproof.clevr.objects import CLASSES, SIDE, read_sheet, render_objects, shipped_pictures
 from heatproof.engine import sources
 from heatproof.errors import HeatproofError
+from heatproof.executors.packing import pack
 from heatproof.experiments.focus import focus_by_model
 
 EXPLAINERS = ["grad_cam", "grad_cam_pp", "smoothgrad:samples=2,sigma=0.2", "random", "oracle"]
@@ -47,6 +48,16 @@ def test_each_method_is_shown_under_the_papers_pooling_and_its_best(run):
     assert mean(run, "grad_cam") == mean(run, "grad_cam", "sum_pos")
     by_pooling = run.leaderboard().filter((pl.col("explainer") == name) & (pl.col("metric") == "focus"))
     assert mean(run, name, "", "focus_best") == max(by_pooling["mean"])
+
+
+def test_more_mosaics_cost_names_and_no_pixels():
+    """A mosaic of the pictures that ship has 49 kB of pixels; what is opened holds none of them."""
+
+    def held(per_class: int) -> int:
+        packed = pack(Focus(per_class=per_class).open(0))
+        return len(packed.data) + sum(memoryview(array).nbytes for array in packed.arrays)
+
+    assert (held(12) - held(2)) / (10 * len(CLASSES)) < 2000
 
 
 def test_costly_methods_are_kept_in_smaller_parts(tmp_path, monkeypatch):

@@ -120,6 +120,13 @@ def broken(part: str, **changes: object) -> dict[str, object]:
         ({"categories": []}, "has no list 'categories'"),
         (broken("images", height=None), "entry 0 of images has no 'height'"),
         (broken("images", width="wide"), "whole numbers"),
+        (broken("images", width=2.5), "whole numbers"),
+        (broken("images", height=10**9), "with at most 268,435,456 pixels"),
+        (broken("images", file_name=5), "file_name of entry 0 of images must be the name"),
+        (broken("images", id=[7]), "id of entry 0 of images must be a number or a text"),
+        (broken("images", id=8), "two images have the same id"),
+        (broken("images", file_name="b.png"), "two images have the same file_name, endings aside"),
+        (broken("annotations", category_id={}), "category_id of entry 0 of annotations must be a number"),
         (broken("annotations", category_id=9), "unknown category_id of annotation 0"),
         (broken("annotations", image_id=99), "image_id 99, which is not listed"),
     ],
@@ -136,7 +143,8 @@ def test_broken_lists_are_named(tmp_path, changes, said):
         ({"size": [9, 9], "counts": [81]}, "of size .9, 9., the image is"),
         ({"counts": [600]}, "neither polygons nor run lengths"),
         ({"size": [HEIGHT, WIDTH], "counts": "\u00e9"}, "damaged at letter 0"),
-        ([["x"]], "cannot be read"),
+        ([["x"]], "must be lists of numbers in or near the image"),
+        ({"size": 5, "counts": [600]}, "cannot be read"),
     ],
 )
 def test_broken_segmentations_cost_their_picture(tmp_path, segmentation, said):
@@ -217,6 +225,8 @@ def test_voc_segments_and_boxes(tmp_path):
     [
         ("<annotation>", "cannot be read as XML"),
         (XML.replace("<height>20</height>", ""), "size/height must be a number"),
+        (XML.replace("<height>20</height>", "<height>nan</height>"), "size/height must be a number, got 'nan'"),
+        (XML.replace("<height>20</height>", "<height>1e9</height>"), "with at most 268,435,456 pixels"),
         (XML.replace("<xmin>3</xmin>", "<xmin>x</xmin>"), "bndbox/xmin must be a number, got 'x'"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]>" + XML, "declares entities"),
     ],

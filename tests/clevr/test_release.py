@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import shutil
+import stat
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -27,6 +29,19 @@ PICTURES = 3
 
 
 class Quiet(SimpleHTTPRequestHandler):
+    """Sends files, and the rest of a file to who has the beginning."""
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range")
+        if asked is None:
+            super().do_GET()
+            return
+        body = Path(self.translate_path(self.path)).read_bytes()[int(asked.removeprefix("bytes=").removesuffix("-")) :]
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def log_message(self, *words: object) -> None:
         pass
 
@@ -61,10 +76,10 @@ def packed(tmp_path_factory) -> tuple[Path, Counts]:
     return folder, counts
 
 
-def pack(archive: Path, folder: Path, without: str = "") -> None:
+def pack(archive: Path, folder: Path, without: Path | None = None) -> None:
     with zipfile.ZipFile(archive, "w") as file:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.name != without:
+            if path.is_file() and path != without:
                 file.write(path, path.relative_to(folder.parent))
 
 
@@ -108,6 +123,48 @@ def test_what_is_missing_is_counted_and_nothing_is_kept(packed, wanted, tmp_path
     assert "published are 89,873" in said
     assert not release_folder().exists()
     assert sum(PUBLISHED.questions.values()) == 139_761
+
+
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        ("images/CLEVR_val_000001.png", r"images/CLEVR_val_000001.png: missing"),
+        ("simple_questions.json", r"simple questions: 0, published are \d+"),
+        ("single_object", r"zip: .*simple_questions_single_object is damaged.*\s+0.npy: missing"),
+        ("union", r"zip: .*complex_questions_union is damaged.*\s+0.npy: missing"),
+    ],
+)
+def test_one_missing_file_is_enough_to_refuse_it(packed, wanted, without, said):
+    """An archive that lacks one picture, one mask, or one file of questions."""
+    folder, counts = packed
+    members = [path for path in sorted((folder / "CLEVR-XAI_v1.0").rglob("*")) if path.is_file()]
+    left_out = next(path for path in members if without in path.as_posix())
+    pack(folder / "partial.zip", folder / "CLEVR-XAI_v1.0", left_out)
+    partial = replace(wanted, address=wanted.address.replace("CLEVR-XAI_v1.0", "partial"))
+    with pytest.raises(HeatproofError, match=said) as refused:
+        fetch_release(partial, counts)
+    assert "partial.zip.sha256 beside it, and fetch it again" in str(refused.value)
+    assert not release_folder().exists()
+
+
+def test_a_download_that_broke_off_goes_on_and_its_hash_is_kept(packed, wanted):
+    content = (packed[0] / "CLEVR-XAI_v1.0.zip").read_bytes()
+    wanted.path.parent.mkdir(parents=True)
+    wanted.unfinished.write_bytes(content[:5000])
+    fetch_release(wanted, packed[1])
+    assert wanted.path.read_bytes() == content
+    assert wanted.seen.read_text(encoding="utf-8") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_link_is_refused(packed, wanted):
+    with zipfile.ZipFile(packed[0] / "link.zip", "w") as file:
+        link = zipfile.ZipInfo("CLEVR-XAI_v1.0/images")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        file.writestr(link, "/")
+    evil = replace(wanted, address=wanted.address.replace("CLEVR-XAI_v1.0", "link"))
+    with pytest.raises(HeatproofError, match="leads out of the folder"):
+        fetch_release(evil, packed[1])
+    assert not release_folder().exists()
 
 
 @pytest.mark.parametrize("name", ["../outside.txt", "/outside.txt"])

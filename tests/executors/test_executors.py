@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,14 @@ import numpy as np
 import pytest
 import torch
 
-from executors.work import Fragile, Holder, Poison, Square
+from executors.work import Fragile, Holder, Hungry, Poison, Square
 from heatproof.errors import HeatproofError
 from heatproof.executors import CannotSendError, Executor, Failure
 from heatproof.executors.base import Enough
 from heatproof.executors.choice import Execution
 from heatproof.executors.in_process import InProcess
 from heatproof.executors.interrupts import interrupts_held
-from heatproof.executors.processes import Processes, shared_folder
+from heatproof.executors.processes import Processes, Shift, shared_folder
 from running import is_running, wait_for
 
 HERE = Path(__file__).parent
@@ -54,9 +56,22 @@ def until(count: int, executor: Executor, tasks: list[Any]) -> list[Any]:
     return found
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("executor", LOCAL, ids=str)
 def test_enough_is_enough(executor):
     assert len(until(3, executor, list(range(40)))) == 3
+
+
+def test_what_waits_when_workers_are_stopped_is_dropped_in_silence(tmp_path, monkeypatch):
+    """loky's thread ends with a KeyError otherwise, which Python prints in the middle of our words."""
+    said: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", said.append)
+    shift = Shift(1, tmp_path, tmp_path / "fractions.npy", None, lambda place, outcome: None, lambda running: None)
+    with suppress(KeyboardInterrupt), shift.workers(1) as pool:
+        for _ in range(20):  # more than workers are given in advance
+            pool.submit(time.sleep, 0.05)
+        raise KeyboardInterrupt
+    assert not said
 
 
 @pytest.mark.parametrize("executor", LOCAL, ids=str)
@@ -88,6 +103,22 @@ def test_work_that_no_process_survives_comes_to_an_end():
 
 def test_a_task_whose_process_died_once_is_done_again(tmp_path):
     assert outcomes(Processes(2), Fragile(tmp_path / "once"), [1, 5, 4, 6]) == {0: 1, 1: 5, 2: 4, 3: 6}
+
+
+def test_a_task_that_lacks_memory_is_done_again_alone_and_then_recorded(tmp_path):
+    found = outcomes(Processes(2), Hungry(tmp_path), [1, 2, 3, 5, 6])
+    assert {place: found[place] for place in (0, 1, 3, 4)} == {0: 1, 1: 2, 3: 5, 4: 6}
+    assert found[2].lacked_memory
+    assert "Unable to allocate" in found[2].message
+    tries = {task: len(list(tmp_path.glob(f"{task}-*"))) for task in (1, 2, 3)}
+    assert tries == {1: 1, 2: 2, 3: 2}
+
+
+@pytest.mark.parametrize("executor", [InProcess(), Processes(2)], ids=str)
+def test_a_panic_of_a_library_is_a_failure(executor, tmp_path):
+    """Polars' is no Exception."""
+    found = outcomes(executor, Hungry(tmp_path), [1, 4])
+    assert (found[0], found[1].message) == (1, "PanicException: not thought of")
 
 
 def test_workers_share_arrays():
@@ -161,6 +192,7 @@ def test_workers_leave_interrupts_to_their_parent():
 
 SCRIPT = """
 import sys
+from contextlib import suppress
 from pathlib import Path
 from executors.work import Sleeper
 from heatproof.executors.processes import Processes

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from polars.exceptions import PanicException
 
 from heatproof.errors import HeatproofError
 from heatproof.executors.set_up import ONE_THREAD
@@ -41,6 +42,24 @@ class Fragile:
             if self.once is not None:
                 self.once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+
+@dataclass(frozen=True)
+class Hungry:
+    """Notes each try in a folder. 2 lacks memory the first time, 3 every time; 4 panics as polars does."""
+
+    folder: Path
+
+    def compute(self, task: int) -> int:
+        tries = len(list(self.folder.glob(f"{task}-*")))
+        (self.folder / f"{task}-{tries}").touch()
+        if task == 2 and tries == 0:
+            raise MemoryError
+        if task == 3:
+            return int(np.ones(2**56).sum())
+        if task == 4:
+            raise PanicException("not thought of")
         return task
 
 

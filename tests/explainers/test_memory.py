@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from heatproof.cases import Batch
+from heatproof.errors import is_out_of_memory
 from heatproof.explainers import explainers
 from heatproof.explainers.base import QUANTITIES, Quantity, quantity_of
-from heatproof.explainers.memory import Footprint, halve_where_memory_runs_out, is_out_of_memory
+from heatproof.explainers.memory import Footprint, halve_where_memory_runs_out
 from heatproof.explainers.same_network import is_checked
 from heatproof.explainers.spec import make_explainer
 from heatproof.progress import listening

@@ -107,6 +107,13 @@ def square_tokens(net: Net, x: Tensor) -> Tensor:
     return torch.matmul(torch.relu(z), weights(5, 3))
 
 
+def square_places(net: Net, x: Tensor) -> Tensor:
+    """A norm over channels between dense layers over as many places: their axes do not agree either."""
+    zero, spread = torch.zeros(8, dtype=x.dtype), weights(8).abs() + 0.1
+    y = functional.batch_norm(functional.linear(x, weights(8, 8)), zero, spread, weights(8, seed=3))
+    return functional.linear(functional.batch_norm(torch.relu(y), zero, spread), weights(5, 8))
+
+
 NETWORKS: dict[str, Net] = {
     "residual": Net(residual), "residual 1-D": Net(residual, 1), "residual 3-D": Net(residual, 3),
     "dense": Net(dense), "depthwise": Net(depthwise), "transposed 1-D": Net(transposed, 1),
@@ -114,6 +121,7 @@ NETWORKS: dict[str, Net] = {
     "batched products": Net(batched_products), "summed by einsum": Net(summed_by_einsum), "picks": Net(picks),
     "arithmetic": Net(arithmetic), "activations": Net(activations), "pools": Net(pools),
     "norms": Net(norms), "sequence first": Net(sequence_first), "tokens as many as channels": Net(square_tokens),
+    "places as many as channels": Net(square_places),
 }  # fmt: skip
 
 

@@ -10,6 +10,9 @@ import polars as pl
 import pytest
 from PIL import Image
 from scipy import stats
+from sklearn.cluster import KMeans
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
 import heatproof
@@ -20,6 +23,7 @@ from heatproof.experiments.planted_photos import marked, validate
 from heatproof.mosaics.facts import picture_facts
 from heatproof.mosaics.mosaics import MosaicSettings, draw_mosaics
 from heatproof.mosaics.pictures import Pictures
+from heatproof.results.bias_features import look_at, nearest, telling_fact, two_groups, unit_length
 from heatproof.results.bias_pictures import (
     LEAST_GROUP,
     MORE,
@@ -47,6 +51,42 @@ def test_a_group_that_draws_more_as_welch():
     found = stats.ttest_ind(*logs, equal_var=False, alternative="greater").pvalue
     assert p_more(group, rest) == pytest.approx(2 * found)
     assert p_more(rest, rest) > 0.05
+
+
+def test_a_group_that_draws_more_as_a_permutation():
+    """Reference: scipy's permutation test, in which each picture keeps all of its mosaics and groups are dealt anew."""
+    rng = np.random.default_rng(6)
+
+    def welch(group, rest, axis):
+        return stats.ttest_ind(group, rest, axis=axis, equal_var=False).statistic
+
+    for more in (1.0, 1.3, 1.6):
+        draws = picture_draws(tile_draws(made_shares(0.5, more, int(10 * more)))).sort("picture")["draw"].to_numpy()
+        mine = np.array([int(Path(f"dog/{k}.png").stem) < 20 for k in sorted(range(40), key=str)])
+        logs = np.log(draws[mine] + SMALL) - np.log(MORE), np.log(draws[~mine] + SMALL)
+        dealt = stats.permutation_test(
+            logs, welch, vectorized=True, alternative="greater", n_resamples=4000, rng=rng
+        ).pvalue
+        assert min(1, 2 * dealt) == pytest.approx(p_more(draws[mine], draws[~mine]), abs=0.05)
+
+
+def test_a_picture_has_an_interval():
+    """Reference: the spread within pictures, written out; it holds the true mean 19 times of 20."""
+    rng = np.random.default_rng(7)
+    true, held = rng.uniform(0.1, 0.3, 300), 0
+    rows = [
+        {"target_class": "cat", "other_class": "dog", "picture": f"{k}", "draw": float(true[k] + rng.normal(0, 0.02))}
+        for k in range(300)
+        for _ in range(3)
+    ]
+    found = picture_draws(pl.DataFrame(rows))
+    values = np.array([row["draw"] for row in rows]).reshape(300, 3)
+    spread = np.sqrt(((values - values.mean(1, keepdims=True)) ** 2).sum() / 600)
+    half = stats.t.ppf(0.975, 600) * spread / 3**0.5
+    assert (found["draw_high"] - found["draw"]).to_numpy() == pytest.approx(np.full(300, half))
+    for row in found.iter_rows(named=True):
+        held += row["draw_low"] <= true[int(row["picture"])] <= row["draw_high"]
+    assert 0.91 <= held / 300 <= 0.99
 
 
 def test_two_means_as_brute_force():
@@ -115,6 +155,56 @@ def test_carriers_are_named(carriers, draw):
     assert sum(carried) >= 0.9 * len(named)
 
 
+def test_a_whole_class_that_draws_is_the_group():
+    """All carry it, so that nobody stands out: the pair's test finds the class, and its pictures are named."""
+    shares = made_shares(1, 12)
+    noise = {f"noise {n}": 0.5 for n in range(10)}
+    facts = made_facts(1) | {f"cat/{k}.png": {"cue": 0.05 * k} | noise for k in (1, 2)}
+    assert not find_pictures_that_draw(shares, made_facts(1)).pictures["named"].any()
+    found = find_pictures_that_draw(shares, facts, low_pairs=[("cat", "dog")])
+    (row,) = found.whole.iter_rows(named=True)
+    assert (row["pictures"], row["fact"], row["apart"]) == (40, "high cue", 1.0)
+    assert row["rest_draw"] == pytest.approx(shares.select((pl.col("share_0") + pl.col("share_1")).mean() / 2).item())
+    named = found.pictures.filter("named")
+    assert len(named) >= 30
+    assert set(named["why"]) == {"the whole class"}
+    assert named["draw"].min() > row["rest_draw"]
+    part = find_pictures_that_draw(made_shares(0.5, 3), made_facts(0.5), low_pairs=[("cat", "dog")])
+    assert part.whole.is_empty(), "a group within the class says more"
+
+
+def test_named_pictures_in_the_eyes_of_the_network():
+    """Reference: scikit-learn's two means and nearest neighbours, on features of two kinds of pictures."""
+    rng = np.random.default_rng(8)
+    kinds = np.arange(50) < 18
+    features = rng.normal(1, 0.15, (50, 12)) + np.where(kinds[:, None], [1.0] * 6 + [0.0] * 6, [0.0] * 6 + [1.0] * 6)
+    named = kinds.copy()
+    named[[0, 1, 40]] = [False, False, True]
+    found = look_at(features, named)
+    points = unit_length(features)
+    groups = KMeans(2, n_init=5, random_state=0).fit_predict(points) == 1
+    assert (two_groups(points) == groups).all() or (two_groups(points) == ~groups).all()
+    near = NearestNeighbors(n_neighbors=2).fit(points).kneighbors(points)[1][:, 1]
+    assert nearest(points).tolist() == near.tolist()
+    assert (found.pictures, found.named, found.group, found.inside) == (50, 17, 18, 16)
+    assert found.neighbours == int((named & named[near]).sum())
+    assert found.chance == pytest.approx(17 * 16 / 49)
+    assert not two_groups(np.ones((5, 3))).any(), "pictures that are all the same fall into one group"
+
+
+def test_the_fact_that_tells_pictures_apart():
+    """Reference: scikit-learn's ROC AUC."""
+    rng = np.random.default_rng(9)
+    facts = {
+        f"{k}": {"light": float(rng.normal(k < 20)), "green": float(rng.normal(-2.0 * (k < 20)))} for k in range(50)
+    }
+    some, others = [f"{k}" for k in range(20)], [f"{k}" for k in range(20, 50)]
+    name, apart = telling_fact(facts, some, others)
+    green = [facts[file]["green"] for file in (*some, *others)]
+    assert name == "low green"
+    assert apart == pytest.approx(1 - roc_auc_score([True] * 20 + [False] * 30, green))
+
+
 def test_fair_draws_name_nothing():
     """Twenty data sets whose pictures differ by nature alone: at most one may have a name in it."""
     wrong = sum(
@@ -135,6 +225,7 @@ def test_a_balanced_design(targets, grid, sizes):
         counts = Counter(f for one in mine for f, t in zip(one.files, one.targets, strict=True) if not t)
         assert len(counts) == len(pictures) - len(pictures.by_class[target])
         assert len(set(counts.values())) == 1, "every picture equally often against this target"
+        assert min(counts.values()) >= 2, "in several mosaics"
         assert all(len(set(one.files)) == grid**2 for one in mine)
     assert mosaics == draw_mosaics(pictures, settings, seed=1)
 
@@ -207,9 +298,17 @@ def test_rows_say_what_lies_where(biased_run):
     assert biased_run.manifest["configuration"]["design"] == "balanced"
 
 
+def test_the_preset_for_biases_deals_evenly():
+    recipe = Focus.from_preset("bias")
+    assert (recipe.design, recipe.per_class) == ("balanced", 40)
+
+
 def test_the_marked_pictures_of_a_run_are_named_and_shown(biased_run):
-    found = write_bias(biased_run.folder)
+    found = write_bias(biased_run.folder, model=(SeesRed(), {"labels": {"red": 0, "green": 1}}))
     assert found.drawn is not None
+    look = found.drawn.looks["red", "green"]
+    assert (look.pictures, look.named, look.group, look.inside) == (18, 6, 6, 6)
+    assert look.neighbours == 6 > look.chance
     named = found.drawn.pictures.filter("named", target_class="red")
     assert {int(Path(file).stem) % 3 for file in named["picture"]} == {0}
     assert len(named) == 6
@@ -222,6 +321,13 @@ def test_the_marked_pictures_of_a_run_are_named_and_shown(biased_run):
     page = (biased_run.folder / "report.html").read_text(encoding="utf-8")
     assert "Pictures that draw most" in page
     assert "6 pictures named" in page
+    assert "on the rest" not in page, "mosaics show two classes alone"
+    assert "6 of the 6 named for red lie in one, which has 6 pictures" in page
+    without = write_bias(biased_run.folder)
+    assert without.drawn is not None
+    assert len(without.drawn.pictures.filter("named")) == 6
+    assert "given as a Python object" in without.drawn.unseen
+    assert "Without a look at the network" in (biased_run.folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_planting_needs_two_classes_and_known_cues(tmp_path):

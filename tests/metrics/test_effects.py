@@ -176,9 +176,9 @@ def test_object_size_orders_objects_by_their_areas(seen_batch):
 
 
 def test_painted_maps_need_objects(picture_net):
-    with pytest.raises(HeatproofError, match="only clevr-removal knows"):
+    with pytest.raises(HeatproofError, match="only clevr-removal and svea-removal know"):
         TrueEffects()(picture_net.model, picture_net.batch, CaseRandom(0, "x"))
-    with pytest.raises(HeatproofError, match="only clevr-removal knows"):
+    with pytest.raises(HeatproofError, match="only clevr-removal and svea-removal know"):
         ObjectSize()(picture_net.model, picture_net.batch, CaseRandom(0, "x"))
 
 

@@ -204,7 +204,7 @@ def test_torchmetrics_agrees_on_iou():
         assert found["best_iou"][0, case] == pytest.approx(max(cuts), abs=1e-6)
 
 
-def test_imagenet_segmentation_as_transformer_explainers_are_evaluated():
+def test_imagenet_segmentation_as_transformers_are_evaluated():
     """Reference: pixel accuracy, mIoU and mAP re-written from the published evaluation, step by step."""
     rng = np.random.default_rng(8)
     maps = rng.random((20, 1, 14, 14))

@@ -6,7 +6,9 @@ where the score is known. `tests/test_testing.py` shows for each promise a metri
 
 from __future__ import annotations
 
+import ast
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,6 +30,51 @@ OF_SCENES = {
 """They need all objects of a scene, or another truth: tests/metrics/test_objects.py."""
 OF_EFFECTS = {name for name, metric in metrics.items() if "effects" in metric.needs}
 """They need what each object does to the answer, and no uniform map is known for it: tests/metrics/test_effects.py."""
+OF_TWINS = {name for name, metric in metrics.items() if "twins" in metric.needs}
+"""They compare two networks: tests/metrics/test_twin_scores.py."""
+REFERENCES = {
+    "mass_accuracy": "metrics/test_localisation.py::test_mass_accuracy_equals_the_loop",
+    "rank_accuracy": "metrics/test_localisation.py::test_rank_accuracy_is_the_mean_over_all_ways_to_break_ties",
+    "pointing_game": "metrics/test_localisation.py::test_pointing_game_shares_the_maxima",
+    "focus": "metrics/test_focus_metric.py::test_equals_the_original_formula",
+    "focus_best": "metrics/test_focus_metric.py::test_best_pooling_is_the_one_with_the_highest_mean",
+    "drop": "metrics/test_fidelity.py::test_drop_equals_the_formula",
+    "increase": "metrics/test_fidelity.py::test_increase_equals_the_formula",
+    "roe_accuracy": "metrics/test_understandability.py::test_svm_equals_a_second_one",
+    "object_top_n": "metrics/test_objects.py::test_objects_found_equal_all_ways_of_breaking_ties",
+    "object_top_n_mean": "metrics/test_objects.py::test_objects_found_equal_all_ways_of_breaking_ties",
+    "off_objects": "metrics/test_objects.py::test_relevance_on_no_object_is_what_is_left_of_the_mass",
+    "mass_selectivity": "metrics/test_objects.py::test_selectivity_of_pixels_equals_the_loop",
+    "rank_selectivity": "metrics/test_objects.py::test_selectivity_of_pixels_equals_the_loop",
+    "object_selectivity": "metrics/test_objects.py::test_selectivity_of_objects_equals_the_loop",
+    "object_selectivity_mean": "metrics/test_objects.py::test_selectivity_of_objects_equals_the_loop",
+    "segmentation_ap": "metrics/test_mask_scores.py::test_imagenet_segmentation_as_transformers_are_evaluated",
+    "lift": "metrics/test_mask_scores.py::test_every_pooled_score_equals_its_formula",
+    "pixel_auc": "metrics/test_mask_scores.py::test_every_pooled_score_equals_its_formula",
+    "average_precision": "metrics/test_mask_scores.py::test_every_pooled_score_equals_its_formula",
+    "best_iou": "metrics/test_mask_scores.py::test_every_pooled_score_equals_its_formula",
+    "adaptive_iou": "metrics/test_mask_scores.py::test_every_pooled_score_equals_its_formula",
+    "pixel_accuracy": "metrics/test_mask_scores.py::test_every_pooled_score_equals_its_formula",
+    "attribution_precision": "metrics/test_mask_scores.py::test_signed_scores_equal_the_confusion_matrix",
+    "attribution_recall": "metrics/test_mask_scores.py::test_signed_scores_equal_the_confusion_matrix",
+    "attribution_accuracy": "metrics/test_mask_scores.py::test_signed_scores_equal_the_confusion_matrix",
+    "attribution_f1": "metrics/test_mask_scores.py::test_signed_scores_equal_the_confusion_matrix",
+    "dual_polarity_precision": "metrics/test_mask_scores.py::test_signed_scores_equal_the_confusion_matrix",
+    "effect_kendall_mean": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "effect_kendall_sum": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "effect_mass": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "effect_spearman_mean": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "effect_spearman_sum": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "effect_top1_mean": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "effect_top1_sum": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "idle_share": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "no_object_share": "metrics/test_effects.py::test_scores_equal_the_literal_ones",
+    "cue_contrast": "metrics/test_twin_scores.py::test_scores_equal_the_literal_ones",
+    "cue_share": "metrics/test_twin_scores.py::test_scores_equal_the_literal_ones",
+    "cue_told": "metrics/test_twin_scores.py::test_scores_equal_the_literal_ones",
+    "false_cue_share": "metrics/test_twin_scores.py::test_scores_equal_the_literal_ones",
+}
+"""For each metric the test that holds it against an independent implementation."""
 SPACES = [(9,), (2,), (5, 6), (1, 7), (3, 4, 2)]
 CASES = 6
 
@@ -70,8 +117,18 @@ def with_mask(batch: Batch, mask: Tensor) -> Batch:
 
 def test_all_that_can_be_scored_is_tested() -> None:
     assert {"mass_accuracy", "rank_accuracy", "pointing_game", "focus"} <= set(GENERIC)
-    named = {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES, *OF_EFFECTS, *SIGNED}
+    named = {"drop", "increase", "roe_accuracy", "focus_best", *OF_SCENES, *OF_EFFECTS, *OF_TWINS, *SIGNED}
     assert set(metrics) - set(GENERIC) == named
+
+
+def test_every_metric_has_a_reference_test() -> None:
+    """A registered metric that nothing independent vouches for fails here, and so does a test that is gone."""
+    assert sorted(REFERENCES) == sorted(metrics.own())
+    tests = Path(__file__).parent.parent
+    for reference in REFERENCES.values():
+        file, test = reference.split("::")
+        tree = ast.parse((tests / file).read_text(encoding="utf-8"))
+        assert test in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)], reference
 
 
 @pytest.mark.parametrize("name", metrics)
@@ -81,7 +138,7 @@ def test_descriptions_are_whole(name: str) -> None:
     assert metric.title
     assert metric.summary
     assert metric.paper
-    assert metric.uniform or name in OF_EFFECTS
+    assert metric.uniform or name in OF_EFFECTS or name == "cue_contrast"  # 0, which no mask decides
     assert metric.range[0] < metric.range[1]
 
 

@@ -192,13 +192,20 @@ def test_interrupted_training_goes_on_to_the_same_bits(lesson, briefly_trained, 
     assert fingerprint(network) == briefly_trained
 
 
+def test_more_epochs_go_on_to_the_same_bits(lesson, briefly_trained, tmp_path):
+    train(lesson, replace(SHORT, epochs=1), tmp_path / "checkpoint")
+    assert fingerprint(train(lesson, SHORT, tmp_path / "checkpoint")) == briefly_trained
+
+
 def test_checkpoints_that_do_not_fit_are_refused(lesson, tmp_path):
     path = tmp_path / "checkpoint"
     train(lesson, replace(SHORT, epochs=1), path)
     with pytest.raises(HeatproofError, match="another training"):
-        train(lesson, SHORT, path)
+        train(lesson, replace(SHORT, epochs=1, seed=4), path)
     with pytest.raises(HeatproofError, match="another training"):
         train(lesson[:8], replace(SHORT, epochs=1), path)
+    with pytest.raises(HeatproofError, match="has learned for 3 steps already, and 0 are asked for"):
+        train(lesson, replace(SHORT, epochs=0), path)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(HeatproofError, match="no checkpoint of this training; move it away"):

@@ -84,6 +84,7 @@ def test_pictures_get_smaller_before_they_leave_the_page():
     assert longest_inline(24 * 15, 128, 128) >= 128
     assert longest_inline(24 * 15, 448, 448) == 128
     assert longest_inline(2000 * 15, 128, 128) is None
+    assert 64 <= longest_inline(24 * 15, 128, 128, sharing=3) < 128
 
 
 def test_what_the_page_has_no_room_for_lies_beside_it(run, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,10 +16,12 @@ from typer.testing import CliRunner
 import heatproof
 from heatproof.api import report
 from heatproof.cli.app import app
+from heatproof.report.charts import SQUARE, agreement_matrix, agreement_rows
 from heatproof.report.how import how_it_was_run
 from heatproof.report.page import common_page
 from heatproof.report.plots import SMALL, grouped, label_lines, round_axis
-from heatproof.report.readings import SCALE, readings, script_safe
+from heatproof.report.readings import SCALE, packed, readings, script_safe
+from heatproof.results.agreement import Agreement
 from heatproof.results.grids import kinds
 from heatproof.results.tables import boards
 
@@ -52,6 +55,31 @@ def test_groups_are_bars_of_the_rows_that_are_in_them():
     assert grouped(["a", "b", "ab", "a"]) == {"a": [(0, 0), (2, 3)], "b": [(1, 2)]}
 
 
+def test_many_readings_stand_each_against_the_first():
+    """A matrix of so many would have names over each other."""
+    names = ["all", *(f"part:<{k}>" for k in range(1, 20))]
+    matrix = [[None if column == 7 else 1 - column / 20 for column in range(20)] for _ in names]
+    drawn = agreement_rows(Agreement("subset", names, 5, matrix, 0.5, 0.4, 0.6, 0.1, ("all", "part:<19>")), "Orders")
+    assert drawn.count('class="label') == 19
+    assert drawn.count('class="dot') == 18, "an order in which all tie has no correlation"
+    assert "all and part:&lt;19&gt;: 0.05" in drawn
+    assert "<1>" not in drawn
+
+
+@pytest.mark.parametrize("count", [3, SQUARE])
+def test_names_beside_a_matrix_do_not_overlap(count):
+    names = [f"class:{n}" for n in range(count)]
+    square = [[1.0] * count for _ in names]
+    agreement = Agreement("subset", names, 5, square, 0.9, 0.8, 1.0, 0.5, ("class:0", "class:1"))
+    drawn = str(agreement_matrix(agreement, "parts"))
+    rows = [float(y) for y in re.findall(r'class="label" x="[^"]+" y="([^"]+)"', drawn)]
+    ticks = [float(x) for x in re.findall(r'class="tick" x="([^"]+)"', drawn)]
+    assert len(rows) == count
+    assert min(below - above for above, below in pairwise(rows)) >= 14
+    assert min(right - left for left, right in pairwise(ticks)) >= 14
+    assert float(drawn.partition('viewBox="0 0 ')[2].split('"')[0].split()[1]) > rows[-1]
+
+
 def test_parts_of_the_cases_stand_by_kind():
     found = kinds(["all", "large", "objects:3", "objects:4"])
     assert found == {
@@ -62,12 +90,29 @@ def test_parts_of_the_cases_stand_by_kind():
 
 def test_the_data_is_the_leaderboard(run):
     data, table = readings(run, boards(run)), run.leaderboard()
-    lines = data["lines"]
+    lines = {name: unpacked(column) for name, column in data["lines"].items()}
     for place, row in enumerate(table.iter_rows(named=True)):
         for axis in ("metric", "ground_truth", "pooling", "subset", "target", "model"):
             assert data[axis][lines[axis][place]] == row[axis]
         assert data["explainers"][lines["explainer"][place]][1] == row["explainer"]
         assert lines["mean"][place] / SCALE == pytest.approx(row["mean"], abs=1e-5)
+        whole = lines["mean"][place] if lines["whole"][place] is None else lines["whole"][place]
+        assert whole / SCALE == pytest.approx(row["mean_all"], abs=1e-5)
+
+
+def unpacked(column):
+    """As the page's script does it."""
+    if isinstance(column, list):
+        return column
+    values, counts = column["runs"][::2], column["runs"][1::2]
+    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+
+
+@pytest.mark.parametrize("column", [[], [1], [1, 2, 3], [0] * 9, [None, None, None, 4, 4, 4, 4], [1, 1, 2, 2]])
+def test_a_column_is_packed_where_that_takes_less(column):
+    found = packed(column)
+    assert unpacked(found) == column
+    assert found == column or len(found["runs"]) < len(column)
 
 
 def test_nothing_in_the_data_can_end_its_element():

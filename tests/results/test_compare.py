@@ -20,6 +20,7 @@ from heatproof.clevr import open_dataset
 from heatproof.clevr.ground_truth import make_masks
 from heatproof.errors import HeatproofError
 from heatproof.results.compare import CaseScores, differences, partner
+from heatproof.story import MetricWords
 from own_lines import own
 from run_files import write_manifest
 from tiny_datasets import write_world
@@ -64,7 +65,7 @@ def pairs_by_picture(run, first, second):
 
 
 def test_differences_are_those_of_the_same_cases(runs):
-    """Reference: differences taken case by case from the rows; SciPy's bootstrap over pictures, stretched by t."""
+    """Reference: differences by case from the rows; SciPy's bootstrap over pictures, with t and the tail's reach."""
     found = compare(runs)
     for name, other in (("b", runs[1]), ("c", runs[2])):
         for metric in ("mass_accuracy", "rank_accuracy"):
@@ -84,6 +85,13 @@ def test_differences_are_those_of_the_same_cases(runs):
             count = sums.shape[1]
             factor = (count / (count - 1)) ** 0.5 * stats.t.ppf(0.975, count - 1) / stats.norm.ppf(0.975)
             low, high = (pairs.mean() + factor * (end - pairs.mean()) for end in expected)
+            if not pairs.any():  # both are best everywhere: a share of which none of so many pictures was seen
+                end = stats.binomtest(0, sums.shape[1]).proportion_ci(0.95, method="exact").high
+                assert (row["difference_low"], row["difference_high"]) == pytest.approx((-end, end))
+                continue
+            off = sums[0] - sums[1] * pairs.mean()
+            tail = (stats.norm.ppf(0.975) ** 2 + 2) / 6 * (off**3).sum() / (off**2).sum() / len(pairs)
+            low, high = low + min(tail, 0.0), high + max(tail, 0.0)
             assert row["difference_low"] == pytest.approx(low, abs=0.15 * (high - low))
             assert row["difference_high"] == pytest.approx(high, abs=0.15 * (high - low))
 
@@ -137,7 +145,19 @@ def test_the_same_scores_are_no_regression(runs, tmp_path):
         )
         for values in (scores, scores - 1e-8)
     )
-    assert differences(before, after, 0, {"m": True})["p"].to_list() == [1.0]
+    found = differences(before, after, 0, {"m": MetricWords("m", "M", "")})
+    assert found["p"].to_list() == [1.0]
+    assert found.select("difference", "difference_low", "difference_high").row(0) == (0.0, 0.0, 0.0)
+
+
+def test_hits_that_are_the_same_may_yet_differ():
+    """Reference: SciPy's exact interval of a share of which none of 30 was seen, to both sides."""
+    places, names = np.arange(30), np.array([f"{k:02}" for k in range(30)])
+    hits = (np.random.default_rng(0).random(30) < 0.4) * 1.0
+    scores = CaseScores(names, frozenset(["x"]), {("m", "", ""): (places, {("x", ""): hits})})
+    (row,) = differences(scores, scores, 0, {"m": MetricWords("m", "M", "")}).to_dicts()
+    exact = stats.binomtest(0, 30).proportion_ci(0.95, method="exact").high
+    assert (row["difference_low"], row["difference"], row["difference_high"]) == pytest.approx((-exact, 0.0, exact))
 
 
 def test_a_regression_that_could_not_be_seen_is_an_error(runs, tmp_path):

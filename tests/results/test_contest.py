@@ -59,6 +59,13 @@ def test_p_values_are_never_below_what_so_few_cases_can_give():
     assert 2 / 2.0**400 <= far <= 2 * np.exp(-200)  # the exact one, and Hoeffding's bound of it
 
 
+def test_hits_alike_may_yet_differ():
+    values = np.repeat((scores(40, 1) > 0.5) * 1.0, 2, axis=1)
+    low, high = Contest(values, True, 0, ends=(0.0, 1.0)).difference_intervals
+    unseen = 1 - 0.025 ** (1 / 40)
+    assert_allclose([low[0, 1], high[0, 1]], [-unseen, unseen])  # none of forty differed, which is not never
+
+
 def test_rounding_makes_no_difference_of_ties():
     """Few cases differ, all the same way and by as much: half of what is as extreme must not get lost in rounding."""
     values = np.full((3000, 2), 0.1) + np.linspace(0, 1 / 3, 3000)[:, None]
@@ -68,14 +75,13 @@ def test_rounding_makes_no_difference_of_ties():
 
 def test_equal_columns_are_equal():
     values = np.repeat(scores(40, 1), 3, axis=1)
-    held = Contest(values, True, 0, span=1.0)
+    held = Contest(values, True, 0, ends=(0.0, 1.0))
     assert_array_equal(held.p_values, np.ones((3, 3)))
     assert not held.differ.any()
     assert held.groups([0, 1, 2]) == [[0, 1, 2]]
     assert_array_equal(held.ranks[0], [2, 2, 2])
     low, high = held.difference_intervals
-    unseen = 1 - 0.025 ** (1 / 40)
-    assert_allclose([low[0, 1], high[0, 1]], [-unseen, unseen])  # none of forty differed, which is not never
+    assert_allclose([low[0, 1], high[0, 1]], 0.0, atol=0)  # to the last digit: the same maps
     assert held.cases_to_tell(0, 1) is None
     assert_array_equal(held.effects, np.full((3, 3), 0.5))
 
@@ -187,7 +193,7 @@ def test_intervals_of_differences_are_those_of_paired_scores():
 
 
 def test_one_case_tells_nothing():
-    held = Contest(np.array([[0.2, 0.9]]), True, 0, span=1.0)
+    held = Contest(np.array([[0.2, 0.9]]), True, 0, ends=(0.0, 1.0))
     low, high = held.difference_intervals
     assert np.isnan([low[0, 1], high[0, 1]]).all()
     assert held.p_values[0, 1] == 1.0
@@ -272,8 +278,8 @@ def test_models_that_disagree_settle_nothing():
 def test_only_some_of_the_entrants():
     values = scores(30, 4)
     models = np.stack([values, values + 0.1])
-    part = Contest(values, True, 0, models=models, span=1.0).only([3, 1])
+    part = Contest(values, True, 0, models=models, ends=(0.0, 1.0)).only([3, 1])
     assert_array_equal(part.values, values[:, [3, 1]])
     assert part.models is not None
     assert_array_equal(part.models[1], models[1][:, [3, 1]])
-    assert part.span == 1.0
+    assert part.ends == (0.0, 1.0)

@@ -16,8 +16,11 @@ import heatproof
 from heatproof.benchmarks import benchmarks
 from heatproof.errors import HeatproofError
 from heatproof.explainers import explainers
+from heatproof.harmless import latex
 from heatproof.metrics import metrics
 from heatproof.results.bibliography import accented, reference, references
+from heatproof.results.export import stacked
+from heatproof.results.tables import Cell
 
 
 def my_explainer(model, inputs, target):
@@ -118,6 +121,31 @@ def test_latex_is_whole(run):
         "Bold",
     ):
         assert all(words in caption for caption in captions), words
+
+
+def test_latex_has_a_cell_under_every_heading(run):
+    for table in run.export("latex").split(r"\toprule")[1:]:
+        rows = [line for line in table.split(r"\bottomrule")[0].splitlines() if line.endswith(r" \\")]
+        assert len({row.count(" & ") for row in rows}) == 1
+    assert stacked("Mass accuracy ↑") == r"\shortstack[r]{Mass accuracy \\ $\uparrow$}"
+    assert stacked("Drop_% ↓") == r"Drop\_\% $\downarrow$"
+
+
+@pytest.mark.parametrize(
+    ("ends", "text", "in_latex"),
+    [
+        ((0.0, 0.1), "0.0 +10.0/−0", r"0.0 +10.0/$\mathord{-}$0"),
+        ((0.9, 1.0), "100.0 +0/−10.0", r"100.0 +0/$\mathord{-}$10.0"),
+        ((0.3, 0.6), "50.0 ±15.0", r"50.0 $\pm$15.0"),
+        ((0.5, 0.5), "50.0 ±0.0", r"50.0 $\pm$0.0"),
+        ((None, None), "50.0", "50.0"),
+    ],
+)
+def test_an_interval_of_one_side_says_which(ends, text, in_latex):
+    """Half of an interval around a mean at its end would be wrong on both sides."""
+    mean = {0.0: 0.0, 0.9: 1.0}.get(ends[0], 0.5)
+    assert Cell(mean, *ends, n=20).text == text
+    assert latex(text) == in_latex
 
 
 def test_references_of_what_was_used(run):

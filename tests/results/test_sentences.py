@@ -48,7 +48,12 @@ def test_an_end_on_the_other_side_of_zero_keeps_its_sign(low, high, said):
 
 def test_those_who_cannot_be_told_apart():
     three = [entrant("a", 0.6), entrant("b", 0.59), entrant("c", 0.58)]
+    last = entrant("d", 0.1)
+    behind = [(0, 3), (1, 3), (2, 3)]
     assert "a, b and c lead and cannot be told apart: Mass 60.0 % to 58.0 %" in lead(
+        judged(*three, last, apart=behind, leaders=3), WORDS, STORY
+    )
+    assert "nobody leads: a, b and c cannot be told apart: Mass 60.0 % to 58.0 %" in lead(
         judged(*three, leaders=3), WORDS, STORY
     )
     some = lead(judged(*three, apart=[(1, 2)], leaders=3), WORDS, STORY)
@@ -59,7 +64,7 @@ def test_those_who_cannot_be_told_apart():
 
 def test_many_who_cannot_be_told_apart_are_counted():
     many = [entrant(name, 0.6) for name in "abcdefg"]
-    assert "a, b, c, d and 3 more lead and cannot" in lead(judged(*many, leaders=7), WORDS, STORY)
+    assert "a, b, c, d and 3 more cannot" in lead(judged(*many, leaders=7), WORDS, STORY)
     assert listed(list("abcde")) == "a, b, c, d and e"
     assert listed(["a"]) == "a"
 

@@ -45,6 +45,18 @@ def test_skill_by_hand():
     assert skill[1] < 0
 
 
+def test_what_explains_nothing_has_the_scale_of_the_only_quantity():
+    """By hand: the best floor has a target, 0.5; the other floor is (0.2 - 0.5) / (1 - 0.5) on its scale."""
+    scale = Scale(UP, {"shuffled": "floor", "random": "floor", "oracle": "ceiling"})
+    names = [("m", "logit", "a"), ("m", "logit", "shuffled"), ("m", "", "random"), ("m", "", "oracle")]
+    means = np.array([0.75, 0.5, 0.2, 1.0])
+    skill, *_ = scale.skills(names, means, np.repeat(means[None], 9, axis=0), np.full(4, 30))
+    assert_allclose(skill, [0.5, 0.0, -0.6, 1.0])
+    both = [*names, ("m", "probability", "b")]
+    skill, *_ = scale.skills(both, np.array([*means, 0.6]), np.array([[*means, 0.6]] * 9), np.full(5, 30))
+    assert_allclose(skill, [0.5, 0.0, 0.0, 1.0, 0.5])
+
+
 def test_lower_is_better():
     scores = values()
     assert_allclose(skills(1 - scores, DOWN), skills(scores), atol=1e-12)

@@ -141,10 +141,21 @@ def test_identical_values_are_a_share_of_which_all_were_seen(n, value):
     assert (low[0], high[0]) == (pytest.approx(exact.low), pytest.approx(exact.high))
 
 
-def test_identical_values_in_the_middle_may_go_both_ways():
-    low, high = mean_interval(np.full((30, 1), 0.25), seed=0, ends=(0.0, 1.0))
-    assert low[0] < 0.25 < high[0]
-    assert (0.25 - low[0]) / (high[0] - 0.25) == pytest.approx(0.25 / 0.75)
+def test_identical_values_inside_of_the_range_are_no_chance():
+    """A constant map has 0.5 on every case: what no case has by chance has no width, as 0.4999 and 0.5001 have none."""
+    columns = np.stack([np.full(30, 0.5), np.resize([0.4999, 0.5001], 30)], 1)
+    low, high = mean_interval(columns, seed=0, ends=(0.0, 1.0))
+    assert_allclose([low[0], high[0]], 0.5, atol=0)
+    assert_allclose([low[1], high[1]], 0.5, atol=1e-4)
+
+
+def test_what_is_a_share_can_be_said():
+    """Two methods that hit alike differ by 0 on every case, which is inside of the range, and a share nevertheless."""
+    nothing = np.zeros((30, 2))
+    sample = Sample.of(nothing, np.zeros(2), None, (-1.0, 1.0), np.array([True, False]))
+    low, high = sample.around(bootstrap_means(nothing, 0))
+    exact = stats.binomtest(0, 30).proportion_ci(0.95, method="exact").high
+    assert_allclose([low, high], [[-exact, 0.0], [exact, 0.0]])
 
 
 def test_intervals_stay_within_the_range():

@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
-from heatproof.results.verdict import Verdict, group_letters, judge, read_verdict
+from heatproof.results.glances import group_letters
+from heatproof.results.verdict import Verdict, judge, read_verdict
 from heatproof.story import Column, MetricWords
 from judging import DROP, MASS, NAN, evidence_of, part, steps, verdict_of
 
@@ -111,6 +113,47 @@ def test_no_case_that_has_a_truth():
     assert found.sentences == ()
 
 
+def test_a_glance_says_what_the_contest_would():
+    """Reference: the contest that is held where the other pooling is the one shown."""
+    rng = np.random.default_rng(1)
+    shifts = {"a": 0.0, "b": 0.02, "c": 0.3, "random": 0.1}
+    parts = [part({name: rng.random(40) + shift for name, shift in shifts.items()}, pooling=p) for p in "pq"]
+    first, other = (verdict_of(parts, families={"random": "floor"}, columns=[Column("mass", "", p)]) for p in "pq")
+    (contest,) = other.contests
+    said = {(e.explainer, e.groups, e.rank, e.rank_low, e.rank_high) for e in contest.methods}
+    assert {(g.explainer, g.groups, g.rank, g.rank_low, g.rank_high) for g in first.glances} == said
+    floors = {e.explainer: contest.against_floor(e, True) for e in contest.methods}
+    assert {g.explainer: g.floor for g in first.glances} == floors
+    assert {(g.metric, g.ground_truth, g.pooling, g.target) for g in first.glances} == {("mass", "", "q", "logit")}
+    assert read_verdict(json.loads(json.dumps(first.plain()))) == first
+
+
+def test_a_ceiling_is_no_estimate_and_hits_of_a_method_are_one():
+    """Reference: SciPy's exact interval of 20 of 20. A floor that scores the same everywhere does so by nature."""
+    noise = np.random.default_rng(0).random(20)
+    scores = {"a": noise, "hits": np.ones(20), "oracle": np.ones(20), "constant": np.full(20, 0.5)}
+    found = verdict_of([part(scores)], families={"oracle": "ceiling", "constant": "floor"})
+    ends = {entrant.short: (entrant.low, entrant.high) for entrant in found.contests[0].entrants}
+    exact = stats.binomtest(20, 20).proportion_ci(0.95, method="exact")
+    assert ends["hits"] == pytest.approx((exact.low, 1.0))
+    assert ends["oracle"] == (1.0, 1.0)
+    assert ends["constant"] == (0.5, 0.5)
+
+
+def test_a_floor_without_scores_fails_no_check():
+    values = np.random.default_rng(0).random(20)
+    found = verdict_of([part({"a": values, "constant": np.full(20, NAN)})], families={"constant": "floor"})
+    check = next(check for check in found.checks if check.name == "undefined scores")
+    assert (check.passed, check.text) == (True, "Every map has its score.")
+
+
+def test_ends_of_ranks_are_ranks():
+    rng = np.random.default_rng(3)
+    found = verdict_of([part({name: rng.random(37) + 0.05 * place for place, name in enumerate("abcdef")})])
+    ends = [end for method in found.contests[0].methods for end in (method.rank_low, method.rank_high)]
+    assert all(2 * end == int(2 * end) for end in ends)  # ties share a rank between two
+
+
 def test_ties_everywhere():
     same_scores = np.random.default_rng(0).random(50)
     found = verdict_of([part(dict.fromkeys("abc", same_scores))])
@@ -118,7 +161,7 @@ def test_ties_everywhere():
     assert [entrant.rank for entrant in judged.methods] == [2, 2, 2]
     assert {entrant.groups for entrant in judged.methods} == {"a"}
     assert (judged.leaders, judged.needed) == (3, None)
-    assert "a, b and c lead and cannot be told apart" in found.sentences[0]
+    assert "nobody leads: a, b and c cannot be told apart" in found.sentences[0]
     check = next(check for check in found.checks if check.name == "sample size")
     assert "more of them alone would not either" in check.text
 

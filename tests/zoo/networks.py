@@ -5,7 +5,7 @@ Where a row says nothing, every method must be right.
 
 from __future__ import annotations
 
-from zoo import further, pictures, small
+from zoo import further, pictures, small, strange
 
 NETWORKS = [
     *pictures.PLAIN,
@@ -26,4 +26,8 @@ NETWORKS = [
     *small.CURVES,
     *small.IN_PLACE,
     *small.HARD,
+    *strange.LAYERS,
+    *strange.ENDS,
+    *strange.SEQUENCES,
+    *strange.FOLDED,
 ]

@@ -184,7 +184,8 @@ def score_cam(model: nn.Module, inputs: Tensor, context: tuple[Tensor, ...], tar
 PASSED_ON = {
     "relu", "relu_", "relu6", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "prelu", "rrelu", "elu", "selu",
     "celu", "gelu", "silu", "mish", "hardswish", "hardsigmoid", "softplus", "softsign", "tanh", "sigmoid", "logsigmoid",
-    "log_sigmoid", "threshold", "_threshold", "clamp", "clamp_", "clamp_min", "clamp_max",
+    "log_sigmoid", "threshold", "_threshold", "clamp", "clamp_", "clamp_min", "clamp_max", "softshrink", "hardshrink",
+    "tanhshrink",
 }  # fmt: skip
 
 

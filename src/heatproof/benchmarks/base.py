@@ -138,7 +138,9 @@ class OpenedCases(ABC):
         """The same with those examples only that are kept unless a run keeps all."""
         examples = dict(islice(self.story.examples.items(), self.sample))
         captions = {case: caption for case, caption in self.story.captions.items() if case in examples}
-        return replace(self, story=replace(self.story, examples=examples, captions=captions))
+        companions = {case: pictures for case, pictures in self.story.companions.items() if case in examples}
+        story = replace(self.story, examples=examples, captions=captions, companions=companions)
+        return replace(self, story=story)
 
     def chunks(self, most: int | None = None) -> list[Chunk]:
         """The cases of every model in pieces of `per_chunk`, or each of these in even ones of at most `most`."""

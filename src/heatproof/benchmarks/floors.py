@@ -25,12 +25,18 @@ FAMILIES = {
     "oracle": "ceiling",
 }
 OF_INPUTS = ("input_magnitude", "edges")
+OF_SIGNALS = ("input_magnitude",)
+"""Those that say nothing of pictures, where zero is black."""
 
 
-def baselines_for(has_inputs: bool, has_truth: bool) -> list[str]:
-    """Those that can be made of what is at hand."""
+def baselines_for(has_inputs: bool, has_truth: bool, dimensions: int) -> list[str]:
+    """Those that can be made of what is at hand, for inputs of so many dimensions."""
     return [
-        name for name in FAMILIES if (has_inputs or name not in OF_INPUTS) and (has_truth or FAMILIES[name] == "floor")
+        name
+        for name, family in FAMILIES.items()
+        if (has_inputs or name not in OF_INPUTS)
+        and (has_truth or family == "floor")
+        and (dimensions == 1 or name not in OF_SIGNALS)
     ]
 
 

@@ -83,8 +83,12 @@ class Focus(Benchmark, MosaicSettings, ClassifierOptions):
         "quick": {"per_class": 10},
         "standard": {"per_class": 40},
         "paper": {"per_class": 100},
+        "bias": {"per_class": 40, "design": "balanced"},
     }
-    preset_help = "quick, standard, paper: 10, 40, 100 mosaics of each class."
+    preset_help = (
+        "quick, standard, paper: 10, 40, 100 mosaics of each class; bias: 40 or more, every picture equally often, for"
+        " heatproof focus bias."
+    )
     batch_size = 16
     quantities = ("logit",)
 

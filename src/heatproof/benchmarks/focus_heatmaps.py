@@ -135,18 +135,26 @@ class OpenedMosaics(OpenedMasks):
         )
 
     def shown(self, cases: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """The mosaics in the size of the heatmaps."""
+        by_name = {mosaic.name: mosaic for mosaic in self.drawn}
+        mosaics = [by_name[case] for case in cases]
+        size = (self.space[0], self.space[1])
+        truth = tile_masks(size, mosaics[0].grid, np.array([mosaic.targets for mosaic in mosaics]))
+        return {"inputs": self.pictures(mosaics), f"mask.{TRUTH}": truth}
+
+    def pictures(self, mosaics: Sequence[Mosaic]) -> NDArray[np.float32]:
+        """The mosaics (mosaics, 3, *space) in the size of the heatmaps."""
         from PIL import Image
 
-        by_name = {mosaic.name: mosaic for mosaic in self.drawn}
-        mosaics, (height, width) = [by_name[case] for case in cases], self.space
+        height, width = self.space
         side = max(1, max(height, width) // mosaics[0].grid)
         pixels = [
             np.asarray(Image.fromarray(assemble(mosaic, side, "squash")).resize((width, height)), dtype=np.float32)
             for mosaic in mosaics
         ]
-        truth = tile_masks((height, width), mosaics[0].grid, np.array([mosaic.targets for mosaic in mosaics]))
-        return {"inputs": np.stack(pixels).transpose(0, 3, 1, 2) / np.float32(255), f"mask.{TRUTH}": truth}
+        return np.stack(pixels).transpose(0, 3, 1, 2) / np.float32(255)
+
+    def inputs(self, chunk: Chunk) -> NDArray[Any]:
+        return self.pictures(self.mosaics(chunk))
 
     def truth(self, chunk: Chunk) -> NDArray[np.bool_]:
         mosaics = self.mosaics(chunk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from heatproof.progress import Progress, silent
 from heatproof.workspace import workspace, writable
 
 NAME = "clevr-xai"
+AGAIN = "Delete {} and {}.sha256 beside it, and fetch it again."
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ def fetch_release(wanted: Download | None = None, counts: Counts = PUBLISHED, pr
             if problems:
                 raise DatasetError(archive, problems)
             unpacked.replace(place)
+        except DatasetError as problem:  # the folder that it names is gone by then, the archive stays
+            said = str(problem).replace(f"{unpacked}{os.sep}", f"{archive}: ")
+            raise HeatproofError(f"{said}\n{AGAIN.format(archive, archive.name)}") from problem
         finally:
             shutil.rmtree(unpacked, ignore_errors=True)
     return data_root(place) or place
@@ -94,8 +99,7 @@ def unpack(archive: Path, folder: Path, progress: Progress) -> None:
                 progress(f"unpacking: {archive.name}", done, len(members))
     except (BadZipFile, EOFError) as problem:
         raise HeatproofError(
-            f"{archive} is no whole zip archive ({problem}). Delete it and {archive.name}.sha256 beside it, and fetch"
-            " it again."
+            f"{archive} is no whole zip archive ({problem}). {AGAIN.format(archive, archive.name)}"
         ) from problem
 
 

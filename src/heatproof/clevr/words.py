@@ -9,3 +9,5 @@ Form = Literal["clevr-xai", "clevr"]
 MaskLayout = Literal["packed", "release"]
 Renderer = Literal["tracer", "blender"]
 Intervention = Literal["remove", "recolour", "rematerial"]
+Shortcut = Literal["marker"]
+"""A cue that is planted beside an object: a small square."""

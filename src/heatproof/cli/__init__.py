@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, is_panic
 from heatproof.harmless import visible
 
 NOT_OURS = (errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS)
@@ -44,15 +44,49 @@ def main() -> None:
     except HeatproofError as problem:
         refuse(str(problem))
     except KeyboardInterrupt as stop:
-        sys.exit(exit_code(stop))
+        stopped(stop)
+    except SystemExit as end:
+        if (interrupt := interrupt_behind(end)) is None:
+            raise
+        stopped(interrupt)
     except BrokenPipeError:  # whoever read what is printed has gone
         raise
     except MemoryError:
         refuse("out of memory. Smaller batches (--batch-size) or fewer processes (--jobs) take less.")
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        refuse(
+            "this command needs PyTorch, which is not installed: pip install torch. Without it, heatmaps made elsewhere"
+            " are scored (evaluate, svea masked-inputs), and runs are read (report, compare, export)."
+        )
     except OSError as problem:
         if problem.filename is None and problem.errno not in NOT_OURS:
             raise
         refuse(f"{problem.filename or 'a file'}: {problem.strerror}.")
+    except BaseException as problem:
+        if not is_panic(problem):
+            raise
+        refuse(f"a library gave up: {problem}.")
+
+
+def interrupt_behind(end: SystemExit) -> KeyboardInterrupt | None:
+    """The interrupt that typer has made an exit of; None where a command has said by itself how to go on."""
+    cause = getattr(end.__context__, "__cause__", None)
+    return cause if isinstance(cause, KeyboardInterrupt) else None
+
+
+def stopped(interrupt: KeyboardInterrupt) -> NoReturn:
+    import shlex
+
+    again = shlex.join(["heatproof", *sys.argv[1:]])
+    print(
+        "\nStopped. What is finished is kept; the same command goes on:",
+        visible(f"  {again}"),
+        sep="\n",
+        file=sys.stderr,
+    )
+    sys.exit(exit_code(interrupt))
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from heatproof.cli import (
     catalogue,
@@ -23,8 +24,21 @@ from heatproof.cli import (
     train,
 )
 
+ORDER = (
+    *("run", "show", "list", "evaluate", "compare", "report", "export", "publish"),
+    *("clevr", "focus", "svea", "train", "fetch", "doctor"),
+)
+"""Commands as people need them, the first first."""
+
+
+class InOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=[*ORDER, *super().list_commands(ctx)].index)
+
+
 app = typer.Typer(
     name="heatproof",
+    cls=InOrder,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

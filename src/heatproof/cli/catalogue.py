@@ -14,6 +14,17 @@ app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks
 
 FAMILIES = ("gradient", "cam", "propagation", "perturbation", "attention", "floor", "ceiling")
 
+MADE = {
+    "film_marker_honest": ("run clevr-twins", "heatproof train vqa PICTURES --shortcut marker"),
+    "film_marker_shortcut": ("run clevr-twins", "heatproof train vqa PICTURES --shortcut marker"),
+    "film_vqa": ("run clevr-xai", "heatproof train vqa PICTURES"),
+    "mnist1d_cnn": ("run svea", "heatproof train mnist1d-cnn"),
+    "object_classifier": ("run focus, run masks", "heatproof train focus-classifier"),
+    "object_vit": ("run focus --model object_vit", "heatproof train focus-vit"),
+    "scene_logic": ("run clevr-xai --questions complex", "heatproof train scene-logic PICTURES"),
+}
+"""Networks that ship: the runs that explain them, and the commands that made them."""
+
 
 def say_left_out() -> None:
     """Plug-ins that are broken, a line each."""
@@ -51,6 +62,7 @@ def explainers(
     show_table(("explainer", "parameters", "dimensions", "passes", "paper"), rows)
     say("Parameters go behind a colon: smoothgrad:samples=50,sigma=0.01.")
     say("Any class of Captum, any composite of zennit: captum:ShapleyValueSampling, zennit:EpsilonPlusFlat.")
+    say("clevr-removal and svea-removal bring along true_effects (their ceiling) and object_size (a floor).")
     say("Methods that ask the model often take rows= (at most so many at once) and memory= (megabytes).")
     say("In a run, --target says which score of the model is explained;")
     say("in Python, heatproof.explain(..., quantity='probability') does.")
@@ -59,7 +71,7 @@ def explainers(
 
 def show_sheet(name: str) -> None:
     """What an explainer needs, costs, keeps and achieved."""
-    from heatproof.explainers.facts import sheet, stored
+    from heatproof.explainers.facts import PAPER_WORDS, place_words, sheet, stored
 
     found = sheet(name)
     say(found.name, style="bold")
@@ -71,11 +83,12 @@ def show_sheet(name: str) -> None:
         ("family", found.family),
         ("needs of the model", found.needs or "not measured"),
         ("passes per case", found.cost),
-        *((f"  on {place}'s network", str(count)) for place, count in found.passes.items()),
+        *((f"  on {place_words(place)}", str(count)) for place, count in found.passes.items()),
         ("space dimensions", found.dimensions),
-        ("parameters", ", ".join(f"{key}={value}" for key, value in found.parameters.items()) or "none"),
-        ("paper", found.paper),
-        *((f"refused on {place}", problem) for place, problem in found.fails.items()),
+        ("parameters", "" if found.parameters else "none"),
+        *((f"  {key}={value}", words) for key, (value, words) in found.parameters.items()),
+        ("paper", found.paper or "none"),
+        *((f"refused on {place_words(place)}", problem) for place, problem in found.fails.items()),
         *((f"in a run of {one.benchmark}", one.text) for one in found.standings),
     ]
     show_table(("", ""), rows)
@@ -84,11 +97,21 @@ def show_sheet(name: str) -> None:
         heads = ["axiom", "what it says", *(f"{place}, {cases[place]['cases']} cases" for place in found.axioms)]
         show_table(heads, found.axiom_rows())
         say("Measured on the networks that ship, explaining the logit with default parameters; medians over cases.")
+    if found.papers:
+        rows = [
+            (one.benchmark, one.metric, one.explainer, one.target, f"{100 * one.paper:.1f}", f"{100 * one.ours:.1f}")
+            for one in found.papers
+        ]
+        show_table(("benchmark", "metric", "as", "explained", "paper", "ours"), rows)
+        say(PAPER_WORDS)
 
 
 @app.command()
 def metrics() -> None:
-    """Metrics with what they need and which way is better."""
+    """Metrics with what they need and which way is better.
+
+    Example: heatproof list metrics
+    """
     from heatproof.metrics import metrics as registry
 
     rows = [
@@ -101,7 +124,10 @@ def metrics() -> None:
 
 @app.command()
 def poolings() -> None:
-    """Poolings with their formulas; R is the relevance, c the channel."""
+    """Poolings with their formulas; R is the relevance, c the channel.
+
+    Example: heatproof list poolings
+    """
     from heatproof.pooling import poolings as registry
 
     show_table(
@@ -112,7 +138,10 @@ def poolings() -> None:
 
 @app.command()
 def benchmarks() -> None:
-    """Benchmarks with their presets."""
+    """Benchmarks with their presets; options: heatproof run BENCHMARK --help.
+
+    Example: heatproof list benchmarks
+    """
     from heatproof.benchmarks import benchmarks as registry
 
     rows = [(name, cls.title, ", ".join(cls.presets), cls.paper.rpartition(", ")[0]) for name, cls in registry.items()]
@@ -122,15 +151,15 @@ def benchmarks() -> None:
 
 @app.command()
 def models() -> None:
-    """Trained networks that ship with Heatproof."""
+    """Trained networks that ship with Heatproof, with the runs that explain them and the commands that made them.
+
+    Example: heatproof list models
+    """
     from importlib import resources
 
     folder = resources.files("heatproof.models").joinpath("pretrained")
-    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".npz"))
-    made = {
-        "object_classifier.npz": "heatproof train focus-classifier",
-        "film_vqa.npz": "heatproof train vqa PICTURES",
-        "scene_logic.npz": "heatproof train scene-logic PICTURES",
-    }
-    rows = [(f.removesuffix(".npz"), made.get(f, "heatproof train mnist1d-cnn --seed " + f[-5])) for f in files]
-    show_table(("model", "made by"), rows)
+    names = sorted(entry.name.removesuffix(".npz") for entry in folder.iterdir() if entry.name.endswith(".npz"))
+    show_table(
+        ("model", "explained in", "made by"), [(name, *MADE.get(name.partition("-")[0], ("", ""))) for name in names]
+    )
+    say("mnist1d_cnn-1, -2 and -3 are made with --seed 1, 2 and 3.")

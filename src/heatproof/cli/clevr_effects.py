@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +28,10 @@ def effects(
     model: Annotated[str | None, typer.Option(help="Your own network: my_net.py:factory.")] = None,
     scenes: Annotated[int | None, typer.Option(min=1, help="So many scenes only.", show_default=False)] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="So many questions only.", show_default=False)] = None,
+    by: Annotated[
+        Literal["asks", "family"],
+        typer.Option(metavar="NAME", help="asks: by what questions ask for. family: by their family of templates."),
+    ] = "asks",
     show: Annotated[int, typer.Option(min=0, help="Print so many questions whose mask is not the truth.")] = 5,
     out: Annotated[
         Path | None, typer.Option(help="Write every question's objects and effects there, as CSV.", show_default=False)
@@ -37,7 +41,8 @@ def effects(
     """Do masks tell the truth? The effect of every object on the answer, against the objects that masks mark.
 
     An effect is what the logit of the network's answer loses when the object is taken out of the scene; sizes count,
-    not signs. Intervals are 95 %, over pictures.
+    not signs. Marked above: the mean effect of the objects that a mask marks is larger than that of the others; each
+    above: every one of them has a larger effect than every other. Intervals are 95 %, over pictures.
 
     Examples:
 
@@ -58,10 +63,10 @@ def effects(
     asked = truth.objects["question_index"].n_unique()
     say(f"{truth.network}: {asked:,} {questions} questions, {truth.accuracy:.1%} answered right", style="bold")
     heads = (
-        *("mask", "questions", "n", "largest marked", "most support marked", "by chance"),
+        *("mask", "questions", "n", "largest marked", "most support marked", "by chance", "marked above", "each above"),
         *("effects on marked", "median marked", "unmarked"),
     )
-    lines = [cells(row) for row in truth.table().iter_rows(named=True)]
+    lines = [cells(row) for row in truth.table(by=by).iter_rows(named=True)]
     show_table(heads, lines, right=range(2, len(heads)))
     for kind in [name.removeprefix("in_") for name in truth.objects.columns if name.startswith("in_")]:
         failed = truth.failures(kind)
@@ -92,6 +97,8 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         share("hit"),
         share("support"),
         f"{row['chance']:.1%}",
+        share("above"),
+        share("each"),
         share("on_marked"),
         size("marked"),
         size("unmarked"),

@@ -24,9 +24,13 @@ def fetch(
 
     heatproof run clevr-xai --dataset data --weights relation-network
 
-    heatproof fetch clevr-xai, then heatproof run clevr-xai --preset paper
+    heatproof fetch clevr-xai
 
-    heatproof fetch vgg16, then heatproof run focus --images DIR --model vgg16 --weights imagenet
+    heatproof run clevr-xai --preset paper
+
+    heatproof fetch vgg16
+
+    heatproof run focus --images photos --model vgg16 --weights imagenet
     """
     from heatproof.clevr.release import NAME, fetch_release
     from heatproof.cli.bars import bars

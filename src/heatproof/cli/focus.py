@@ -213,18 +213,34 @@ def bias(
 
 def show_pictures(found: Findings) -> None:
     """Which single pictures and groups draw relevance for a class that is not theirs."""
-    from heatproof.experiments.bias_pictures import group_words, named_first, reach
+    from heatproof.experiments.bias_pictures import (
+        counted,
+        group_words,
+        look_words,
+        named_first,
+        reach,
+        unevenly,
+        whole_words,
+    )
 
     if found.drawn is None:
-        say("pictures: this run does not say which picture lies in which tile; run it again for that")
+        say("pictures: this run does not say which picture lies in which tile; heatproof run focus does")
         return
     groups, named = found.drawn.groups.filter("found"), named_first(found.drawn).filter("named")
+    if uneven := unevenly(found.drawn):
+        say(uneven)
     if named.is_empty():
         say(f"pictures: none is named. {reach(found.drawn)}")
         return
-    say(f"pictures: {len(named)} draw surely more than their class, in {len(groups)} groups")
+    say(f"pictures: {counted(len(named), 'picture')} named, {counted(len(groups) + len(found.drawn.whole), 'group')}")
+    for row in found.drawn.whole.iter_rows(named=True):
+        say(f"  {whole_words(row)}")
     for row in groups.head(LISTED).iter_rows(named=True):
         say(f"  {group_words(row)}")
+    for (target, other), look in found.drawn.looks.items():
+        say(f"  {look_words(target, other, look)}")
+    if found.drawn.unseen:
+        say(f"  without a look at the network's own features: {found.drawn.unseen}")
     for row in named.head(LISTED).iter_rows(named=True):
         share = f"{100 * row['draw']:.0f} % of the relevance for {row['target_class']}"
         say(f"  {Path(row['picture']).name:<30} {share} ({row['other_class']}, {row['mosaics']} mosaics)")
@@ -234,9 +250,10 @@ def show_pictures(found: Findings) -> None:
 def show_means(title: str, means: pl.DataFrame) -> None:
     """Mean Focus by class, the first ones."""
     say(title)
-    for name, n, focus, low, high in means.head(LISTED).iter_rows():
+    for name, n, focus, low, high, visible in means.head(LISTED).iter_rows():
         span = f" ({low:.2f} to {high:.2f})" if n > 1 else ""
-        say(f"  {name:<30} {focus:.2f}{span}, n = {n}")
+        gap = "" if visible is None else f", visible gap {visible:.2f}"
+        say(f"  {name:<30} {focus:.2f}{span}, n = {n}{gap}")
     if len(means) > LISTED:
         say(f"  and {len(means) - LISTED} more")
 
@@ -311,7 +328,12 @@ def planted_bias(
     device: DeviceOption = "cpu",
     out: Out = Path("runs/focus-planted-bias"),
 ) -> None:
-    """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names."""
+    """The bias finder on classifiers with a bias that was planted, and on fair ones: a table of what it names.
+
+    Each seed and feature renders pictures and trains two classifiers, which takes minutes.
+
+    Example: heatproof focus planted-bias --seeds 1 --features colour
+    """
     from heatproof.cli.bars import bars
     from heatproof.experiments.planted import rates, row_line, validate
 

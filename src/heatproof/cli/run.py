@@ -174,9 +174,13 @@ def everything(
     quiet: Quiet = False,
     device: DeviceOption = "cpu",
     precision: PrecisionOption = FULL,
+    until_settled: UntilSettledOption = False,
+    margin: Margin = MARGIN,
     dry_run: DryRun = False,
 ) -> None:
-    """Every benchmark on what ships with Heatproof, one after the other, and one page over them all.
+    """SVEA, Focus, CLEVR-XAI and masks on what ships with Heatproof, one after the other, and one page over them all.
+
+    All other benchmarks (removal, twins, those of plug-ins) are run by their names.
 
     Example: heatproof run all --preset standard
     """
@@ -192,7 +196,8 @@ def everything(
         try:
             what = {"preset": preset, "explainers": explainers, "seed": seed, "device": device, "precision": precision}
             what |= options
-            how = {"resume": resume, "jobs": jobs, "engine": engine, "address": address}
+            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": engine, "address": address}
+            how |= {"until_settled": until_settled, "margin": margin}
             run_or_estimate(name, folder, what, how, dry_run, quiet)
         except typer.Exit as end:
             if end.exit_code != 2:

@@ -10,6 +10,7 @@ import typer
 
 from heatproof.cli.run import DeviceOption
 from heatproof.cli.terminal import say
+from heatproof.cli.train_vqa import vqa
 from heatproof.devices import TrainingPrecision
 from heatproof.models.heads import Learn
 from heatproof.mosaics.datasets import Dataset
@@ -64,8 +65,11 @@ def signals(
 ) -> None:
     """SVEA's shallow network on signals of your own: any channels, length and classes; a minute or less.
 
-    Example: heatproof train signals gunpoint.npz --out net.npz, then heatproof run svea --signals gunpoint.npz
-    --weights net.npz
+    Examples, the second with what the first made:
+
+    heatproof train signals gunpoint.npz --out net.npz
+
+    heatproof run svea --signals gunpoint.npz --weights net.npz
     """
     from heatproof.benchmarks.svea.own import own_signals
     from heatproof.cli.bars import bars
@@ -143,46 +147,7 @@ def focus_vit(
     say(f"{out}: {accuracy(network, read_sheet()):.1%} of the shipped pictures right, which it has not seen")
 
 
-@app.command("vqa")
-def vqa(
-    dataset: Annotated[Path, typer.Argument(help="Folder of pictures to learn from: heatproof clevr render.")],
-    held_out: Annotated[
-        Path | None, typer.Option(help="Folder of other pictures (another seed), to measure the accuracy on.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of initial weights, order and questions.")] = 1,
-    eye_epochs: Annotated[int, typer.Option(min=0, help="Times that the eye learns the names of all cells.")] = 10,
-    reader_steps: Annotated[int, typer.Option(min=0, help="Steps of learning what questions say.")] = 300,
-    answer_steps: Annotated[int, typer.Option(min=0, help="Steps of learning to answer with the eye as it is.")] = 1500,
-    whole_steps: Annotated[int, typer.Option(min=0, help="Steps of learning to answer, all together.")] = 2000,
-    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("film_vqa.npz"),
-    device: DeviceOption = "cpu",
-) -> None:
-    """The VQA network for simple questions on CLEVR pictures of 128x128.
-
-    Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
-
-    Example: heatproof train vqa data/pictures --held-out data/others --out net.npz
-    """
-    from heatproof.clevr.files import open_dataset
-    from heatproof.cli.bars import bars
-    from heatproof.devices import choose_device
-    from heatproof.explainers.wrapped import reached
-    from heatproof.models.vqa_data import load_pictures
-    from heatproof.models.vqa_training import Schedule, accuracy, train
-    from heatproof.models.weights import load_weights, save_weights
-
-    place = choose_device(device)
-    schedule = Schedule(seed, eye_epochs, reader_steps, answer_steps, whole_steps)
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
-    with bars() as progress:
-        others = None if held_out is None else load_pictures(open_dataset(held_out))
-        network = train(load_pictures(open_dataset(dataset), progress), schedule, checkpoint, progress, device)
-    save_weights(network, out, half=True)
-    load_weights(network, out)  # what is measured is what was written
-    say(f"{out}: written")
-    if others is not None:
-        for attribute, (right, asked) in accuracy(reached(network, place), others).items():
-            say(f"{attribute}: {right} of {asked} right, {right / max(1, asked):.1%}")
+app.command("vqa")(vqa)
 
 
 @app.command("scene-logic")
@@ -212,8 +177,11 @@ def scene_logic(
     Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
     With one thread (OMP_NUM_THREADS=1) the same command gives the same weights, bit by bit.
 
-    Example: heatproof train scene-logic data/pictures --held-out data/others --out net.npz, then heatproof run
-    clevr-xai --questions complex --model scene_logic --weights net.npz
+    Examples, the second with what the first made:
+
+    heatproof train scene-logic data/pictures --held-out data/others --out net.npz
+
+    heatproof run clevr-xai --questions complex --model scene_logic --weights net.npz
     """
     from heatproof.benchmarks.clevr_xai.accuracy import accuracy
     from heatproof.clevr.files import open_dataset
@@ -265,9 +233,13 @@ def relation_network(
     """The Relation Network that CLEVR-XAI's authors probably used, on any data set with questions. A GPU's work.
 
     Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    Done, it goes on with more --epochs.
 
-    Example: heatproof train relation-network CLEVR_v1.0 --device cuda --out net.npz, then heatproof run clevr-xai
-    --weights net.npz
+    Examples, the second with what the first made:
+
+    heatproof train relation-network CLEVR_v1.0 --device cuda --out net.npz
+
+    heatproof run clevr-xai --weights net.npz
     """
     from heatproof.cli.bars import bars
     from heatproof.devices import choose_device
@@ -316,8 +288,11 @@ def focus_head(
     On AlexNet and VGG16 the head sees the convolutions, averaged over all places; of other networks it is the last
     layer. A CSV of pictures with a subset train, and a data set of the paper, have a split of their own.
 
-    Example: heatproof train focus-head --images dogs_vs_cats --model alexnet --weights alexnet_features.pt
-    --out dogs.npz, then heatproof run focus --images dogs.csv --model alexnet_linear --weights dogs.npz
+    Examples, the second with what the first made:
+
+    heatproof train focus-head --images dogs_vs_cats --model alexnet --weights alexnet_features.pt --out dogs.npz
+
+    heatproof run focus --images dogs.csv --model alexnet_linear --weights dogs.npz
     """
     from heatproof.cli.bars import bars
     from heatproof.errors import require_whole

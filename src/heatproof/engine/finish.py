@@ -18,6 +18,7 @@ from heatproof.results.columns import gather
 from heatproof.results.leaderboard import AXES, COLUMNS, FURTHER, leaderboard
 from heatproof.results.verdict import Evidence, judge, methods_of
 from heatproof.run_folder import LEADERBOARD, STATISTICS, SUMMARY, VERDICT, RunFolder, ScoreRows, parquet
+from heatproof.seals import sealed
 from heatproof.story import Story
 
 BLOCK = "block drawn"
@@ -59,7 +60,7 @@ def finish(folder: RunFolder, source: Source, manifest: dict[str, Any], progress
     )
     progress("scoring: tables", 1, 3)
     verdict = judge(Evidence(scores, orders, table, story, entries, seed, len(folder.failures())))
-    folder.write_json(folder.path(VERDICT), verdict.plain())
+    folder.store(folder.path(VERDICT), sealed(verdict.plain()))
     folder.store(folder.path(LEADERBOARD), csv_bytes(table.select(*COLUMNS)))
     folder.store(folder.path(STATISTICS), csv_bytes(table.select(*AXES, "n", *FURTHER)))
     ending = opened.conclude(remembered[0], remembered[1], table)

@@ -11,8 +11,9 @@ import platform
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,12 @@ def with_layers(entry: dict[str, Any], layers: Mapping[str, str] | None) -> dict
 
 
 def versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "numpy", "scikit-learn")}
+    """Of what scores depend on. Heatmaps made elsewhere are scored without torch, which need not be installed then."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "numpy", "scikit-learn"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def machines(source: Source) -> dict[str, dict[str, str]]:

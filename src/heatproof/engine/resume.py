@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -19,7 +20,8 @@ from heatproof.errors import HeatproofError
 from heatproof.explainers.guards import untouched
 from heatproof.lazy import np, pl, torch
 from heatproof.progress import Progress
-from heatproof.run_folder import LEDGER, MANIFEST, DamagedError, RunFolder
+from heatproof.run_folder import LEDGER, MANIFEST, RunFolder
+from heatproof.seals import DamagedError
 
 PROBED = 4
 """Cases whose logits are stored."""
@@ -100,6 +102,18 @@ def forget_changed(folder: RunFolder, source: Source, progress: Progress) -> lis
     for name in changed_scores(folder, source, progress):
         folder.forget([name])
         said.append(f"{name} gives other scores than are stored, so they are computed anew.")
+    return said
+
+
+def remove_damaged_sections(folder: RunFolder) -> list[str]:
+    """Remove sections that are not as they were written, for a run cannot make them anew, and say so."""
+    said = []
+    for path in folder.sections():
+        name = path.parent.name
+        if not all(map(folder.is_as_written, {path, *folder.section_files(name)})):
+            shutil.rmtree(path.parent, ignore_errors=True)
+            folder.enter_section(name)
+            said.append(f"sections/{name} was damaged and is removed; give the command again that made it.")
     return said
 
 

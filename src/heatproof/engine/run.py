@@ -15,7 +15,7 @@ from heatproof.engine.manifest import machine_name, make_manifest
 from heatproof.engine.meter import Meter
 from heatproof.engine.plan import Unit
 from heatproof.engine.precision import settle_precision
-from heatproof.engine.resume import go_on, identity_hash, probe
+from heatproof.engine.resume import go_on, identity_hash, probe, remove_damaged_sections
 from heatproof.engine.settling import Settling, UntilSettled
 from heatproof.engine.sources import Explaining, Result, Source
 from heatproof.errors import HeatproofError
@@ -59,6 +59,7 @@ def run_source(
     manifest = make_manifest(source, name, seed, options or {}, probed, layers)
     if folder.holds_run and resume:
         manifest = go_on(folder, manifest, source, progress)
+        said += remove_damaged_sections(folder)
     elif folder.holds_run:
         folder.clear()
     manifest["said"] = list(dict.fromkeys([*manifest["said"], *said]))

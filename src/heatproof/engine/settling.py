@@ -17,8 +17,8 @@ from heatproof.engine.sources import Explaining
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
 from heatproof.results.columns import VARIANT, Columns, Key, gather
+from heatproof.results.glances import BASELINES
 from heatproof.results.sequential import MARGIN, Race
-from heatproof.results.verdict import BASELINES
 from heatproof.run_folder import RunFolder
 from heatproof.seeds import derive_seed
 from heatproof.story import Story

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from heatproof.benchmarks.base import OpenedMasks
-from heatproof.benchmarks.floors import FAMILIES, baseline_maps, baselines_for
+from heatproof.benchmarks.floors import FAMILIES, OF_INPUTS, baseline_maps, baselines_for
 from heatproof.engine.plan import Task, Unit
 from heatproof.engine.sources import Result, Source, labelled
 from heatproof.executors.base import Failure
@@ -31,8 +31,9 @@ class Stored(Source):
     @cached_property
     def baselines(self) -> list[str]:
         first = self.opened.chunks()[0]
-        there = [found is not None for found in (self.opened.inputs(first), self.opened.truth(first))]
-        return [name for name in baselines_for(*there) if name not in self.heatmaps]
+        has_inputs, has_truth = (found is not None for found in (self.opened.inputs(first), self.opened.truth(first)))
+        found = baselines_for(has_inputs, has_truth, len(self.opened.space_of(first)))
+        return [name for name in found if name not in self.heatmaps]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -64,7 +65,8 @@ class Stored(Source):
     def baseline(self, unit: Unit) -> Result:
         """The rows of a floor or the ceiling."""
         opened, cases = self.opened, self.opened.cases(unit.chunk)
-        inputs, truth = opened.inputs(unit.chunk), opened.truth(unit.chunk)
+        inputs = opened.inputs(unit.chunk) if unit.explainer in OF_INPUTS else None
+        truth = opened.truth(unit.chunk) if FAMILIES[unit.explainer] == "ceiling" else None
         maps = baseline_maps(unit.explainer, cases, opened.space_of(unit.chunk), inputs, truth, self.seed)
         rows = opened.score(unit.chunk, np.asarray(maps), [""] * len(cases))
         rows = rows.filter(~pl.col("metric").is_in(opened.of_these_maps))
@@ -80,11 +82,13 @@ def score_stored(opened: OpenedMasks, heatmaps: Heatmaps, unit: Unit) -> Result:
     found = [heatmaps.usable(name, space, opened.size_hint, opened.resizes) for name in opened.cases(unit.chunk)]
     channels = max([len(heatmap) for heatmap, _ in found if heatmap is not None], default=1)
     narrow = opened.keeps_float32 and all(heatmap is None or heatmap.dtype == np.float32 for heatmap, _ in found)
-    relevance = np.full((len(found), channels, *space), np.nan, dtype=np.float32 if narrow else np.float64)
+    relevance = np.empty((len(found), channels, *space), dtype=np.float32 if narrow else np.float64)
     for place, (heatmap, _) in enumerate(found):
-        if heatmap is not None:
-            relevance[place] = 0.0
+        if heatmap is None:
+            relevance[place] = np.nan
+        else:
             relevance[place, : len(heatmap)] = heatmap
+            relevance[place, len(heatmap) :] = 0.0
     rows = opened.score(unit.chunk, relevance, [problem for _, problem in found])
     return Result(labelled(rows, unit), shown_heat(opened, rows, relevance, [problem for _, problem in found]))
 

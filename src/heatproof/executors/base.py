@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, is_out_of_memory, is_panic
 
 
 class Work(Protocol):
@@ -18,10 +18,11 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a task gave nothing."""
+    """Why a task gave nothing; with less beside it, one that lacked memory may yet give something."""
 
     message: str
     details: str = ""
+    lacked_memory: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,14 @@ def attempt(compute: Callable[[Any], Any], task: Any) -> Any:
     """What a task gives, or why it does not."""
     try:
         return compute(task)
-    except Exception as problem:
+    except BaseException as problem:
+        if not isinstance(problem, Exception) and not is_panic(problem):
+            raise
         message = str(problem) if isinstance(problem, HeatproofError) else f"{type(problem).__name__}: {problem}"
-        return Failure(message, traceback.format_exc())
+        return Failure(message, traceback.format_exc(), is_out_of_memory(problem))
+
+
+def lacks_memory(outcome: Any) -> bool:
+    """Whether a task, or a part of it, failed for want of memory."""
+    parts = outcome if isinstance(outcome, list) else [outcome]
+    return any(isinstance(part, Failure) and part.lacked_memory for part in parts)

@@ -12,9 +12,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
-from heatproof.executors.base import Deliver, Enough, Failure, Usage, Watch, Work, attempt
+from heatproof.executors.base import Deliver, Enough, Failure, Usage, Watch, Work, attempt, lacks_memory
 from heatproof.executors.interrupts import interrupts_held
 from heatproof.executors.memory import held_together, resident
 from heatproof.executors.packing import pack, unpack
@@ -55,20 +56,21 @@ class Shift:
     deliver: Deliver
     watch: Watch
     running: dict[Future[Any], int] = field(default_factory=dict)
+    suspects: deque[int] = field(default_factory=deque)
     cpu: dict[int, float] = field(default_factory=dict)
     memory: int = 0
     resident: int = 0
 
     def work(self, count: int) -> Usage:
-        waiting, suspects = deque(range(count)), deque[int]()
         with suppress(Enough):
-            self.work_through(waiting, suspects)
+            self.work_through(deque(range(count)))
         return Usage(sum(self.cpu.values()), self.memory, self.jobs + 1)
 
-    def work_through(self, waiting: deque[int], suspects: deque[int]) -> None:
-        """Do what waits, then alone what is suspected of having killed a worker."""
+    def work_through(self, waiting: deque[int]) -> None:
+        """Do what waits, then alone what is suspected of having killed a worker, or lacked memory beside others."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
+        suspects = self.suspects
         while waiting or suspects:
             # A task in whose time a worker died is done again with no other beside it, so that it is known whose doing
             # it was.
@@ -76,7 +78,7 @@ class Shift:
             try:
                 with self.workers(1 if alone else min(self.jobs, len(waiting))) as pool:
                     if alone:
-                        self.go_through(pool, deque([suspects[0]]), 1)
+                        self.go_through(pool, deque([suspects[0]]), 1, alone)
                         suspects.popleft()
                     else:
                         self.go_through(pool, waiting, 2 * self.jobs + 1)  # none waits for us
@@ -102,9 +104,11 @@ class Shift:
             yield pool
             done = True
         finally:
+            if not done:
+                forget_waiting(pool)
             pool.shutdown(wait=True, kill_workers=not done)
 
-    def go_through(self, pool: Any, waiting: deque[int], most: int) -> None:
+    def go_through(self, pool: Any, waiting: deque[int], most: int, alone: bool = False) -> None:
         """Keep `most` tasks under way until there is none left; a worker's death raises."""
         while waiting or self.running:
             while waiting and len(self.running) < most:
@@ -115,7 +119,11 @@ class Shift:
             for future in finished:
                 outcome, process, seconds = future.result()
                 self.cpu[process] = seconds
-                self.deliver(self.running.pop(future), outcome)
+                task = self.running.pop(future)
+                if lacks_memory(outcome) and not alone:
+                    self.suspects.append(task)
+                else:
+                    self.deliver(task, outcome)
             self.look(pool)
 
     def look(self, pool: Any) -> None:
@@ -126,6 +134,13 @@ class Shift:
         if now > WEIGHED * self.resident:
             self.resident = now
             self.memory = max(self.memory, held_together(processes))
+
+
+def forget_waiting(pool: Any) -> None:
+    """Take back what no worker has been given: loky's thread would look for it among tasks that it has just dropped."""
+    with suppress(Empty):
+        while True:
+            pool._work_ids.get_nowait()
 
 
 _opened: dict[Path, tuple[Work, Sequence[Any]]] = {}

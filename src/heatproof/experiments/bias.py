@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 from heatproof.errors import HeatproofError, require_whole
 from heatproof.experiments.bias_pictures import (
@@ -45,7 +46,7 @@ from heatproof.results.bias import (
     worst_mosaics,
 )
 from heatproof.results.bias_pictures import Drawn, tile_draws
-from heatproof.results.bias_reach import Reach, reach_of
+from heatproof.results.bias_reach import Reach, means_with_reach, pairs_with_reach, reach_of
 from heatproof.workspace import write_whole
 
 COUNT = 8
@@ -98,13 +99,15 @@ def write_bias(
     partner: str | None = None,
     count: int = COUNT,
     names: Mapping[str, str] | Path | str | None = None,
+    model: Any = None,
 ) -> Findings:
     """What the model confuses, by the heatmaps of a run: tables and pictures in its folder, and on its page.
 
     sections/EXPLAINER/ holds classes.csv, partners.csv, pairs.csv, matrix.svg, pictures.csv and groups.csv with what
     single pictures draw, worst.csv with the worst mosaics of the found pairs, their pictures, bias.json with the
     settings, and section.json for the page. TARGET-beside-PARTNER/ in it holds the page for an expert, its pictures,
-    and mosaics.csv; those of other pairs stay.
+    and mosaics.csv; those of other pairs stay. `model` is the network of a run that was given one as a Python object:
+    its features tell what sets pictures apart.
     """
     require_whole("count", count, 1)
     run = Run(folder)
@@ -112,15 +115,17 @@ def write_bias(
     called = read_names(names)
     shares = with_names(tile_shares(run, entry), called)
     pairs = pair_rows(shares)
-    table = find_pairs(pairs, below, level, progress=progress)
-    classes = class_means(shares)
+    table = pairs_with_reach(find_pairs(pairs, below, level, progress=progress), pairs, below, level)
+    classes = means_with_reach(class_means(shares), pairs.unique("case"), level)
     given = (called.get(name, name) if name else None for name in (target, partner))
     first, second = lowest_pair(pairs, classes, *given)
-    partners, every = partner_means(pairs, first), pair_mosaics(pairs, first, second)
+    partners = means_with_reach(partner_means(pairs, first), pairs.filter(target_class=first), level)
+    every = pair_mosaics(pairs, first, second)
     mosaics = every.head(count).join(shares.drop("target_class"), on="case", maintain_order="left")
     worst = worst_mosaics(pairs, table.filter("found").head(SHOWN_PAIRS), SHOWN_MOSAICS)
 
-    drawn = drawing_pictures(run, shares, progress)
+    low_pairs = table.filter("found").select("target_class", "other_class").rows()
+    drawn = drawing_pictures(run, shares, progress, low_pairs, model)
     pictured = {} if drawn is None else cases_to_show(drawn, tile_draws(shares))
 
     place = run.files.path("sections", entry["folder"])
@@ -153,7 +158,6 @@ def write_bias(
     write_text(place / "bias.json", json.dumps(settings, indent=2) + "\n")
     panel = lowest_panel(settings, mosaics, len(every), beside.name)
     said = section(settings, reach, table, classes, partners, worst, panel)
-    write_section(run.files, entry["folder"], replace(said, blocks=[*said.blocks, *blocks(drawn, crops)]))
     if drawn is not None:
         write_tables(drawn, place)
     page = None
@@ -162,6 +166,7 @@ def write_bias(
         line = next(table.filter(target_class=first, other_class=second).iter_rows(named=True), None)
         about = f"run {run.folder.name}, seed {run.manifest['configuration']['seed']}, {run.manifest['created'][:10]}"
         page = write_sheet(beside / PAGE, sheet(settings, line, classes, partners, mosaics, len(every)), about)
+    write_section(run.files, entry["folder"], replace(said, blocks=[*said.blocks, *blocks(drawn, crops)]))
     run.report()
     return Findings(
         classes,

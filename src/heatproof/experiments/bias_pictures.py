@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heatproof.errors import HeatproofError
+from heatproof.experiments.bias_features import features_of
 from heatproof.experiments.worst import Shown, as_image, plain_name, save
 from heatproof.harmless import csv_writer
 from heatproof.lazy import np, pl
@@ -13,7 +16,16 @@ from heatproof.mosaics.facts import picture_facts
 from heatproof.mosaics.pictures import Fit, tile
 from heatproof.progress import Progress
 from heatproof.report.gallery import overlay
-from heatproof.results.bias_pictures import LEAST_PICTURES, MORE, RATE, Drawn, find_pictures_that_draw, tile_draws
+from heatproof.results.bias_features import Look
+from heatproof.results.bias_pictures import (
+    LEAST_PICTURES,
+    MORE,
+    RATE,
+    Drawn,
+    find_pictures_that_draw,
+    tile_draws,
+    with_looks,
+)
 from heatproof.story import Cell, Panel, Paragraph, Table
 from heatproof.workspace import write_whole
 
@@ -36,14 +48,31 @@ WHAT = (
 )
 
 
-def drawing_pictures(run: Results, shares: pl.DataFrame, progress: Progress) -> Drawn | None:
-    """What pictures draw; None where the run does not say which pictures lie where, or they cannot be read."""
+def drawing_pictures(
+    run: Results,
+    shares: pl.DataFrame,
+    progress: Progress,
+    low_pairs: Collection[tuple[str, str]] = (),
+    model: Any = None,
+) -> Drawn | None:
+    """What pictures draw; None where the run does not say which pictures lie where, or they cannot be read.
+
+    The network is looked into only where pictures are named; `model` is one that was given as a Python object.
+    """
     columns = [name for name in shares.columns if name.startswith("picture_")]
     files = sorted({file for name in columns for file in shares[name]}) if columns else []
     if not files or not all(Path(file).is_file() for file in files) or tile_draws(shares).is_empty():
         return None
     side, fit = run.manifest["configuration"]["tile"], run.manifest["configuration"]["fit"]
-    return find_pictures_that_draw(shares, facts_of(files, side, fit, progress))
+    drawn = find_pictures_that_draw(shares, facts_of(files, side, fit, progress), low_pairs=low_pairs)
+    pairs = drawn.pictures.filter("named").select("target_class", "other_class").unique()
+    wanted = sorted(set(drawn.pictures.join(pairs, on=["target_class", "other_class"])["picture"]))
+    if not wanted:
+        return drawn
+    try:
+        return with_looks(drawn, features_of(run, wanted, progress, model))
+    except HeatproofError as problem:  # the pictures are named all the same
+        return replace(drawn, unseen=str(problem))
 
 
 def facts_of(files: list[str], side: int, fit: Fit, progress: Progress) -> dict[str, dict[str, float]]:
@@ -112,11 +141,18 @@ def blocks(drawn: Drawn | None, crops: Mapping[tuple[str, str], list[str]]) -> l
     found = drawn.groups.filter("found")
     named = drawn.pictures.filter("named")
     made: list[Paragraph | Table | Panel] = [Paragraph(WHAT, "Single pictures.")]
+    if uneven := unevenly(drawn):
+        made.append(Paragraph(uneven, tone="soft"))
     if named.is_empty():
         made.append(Paragraph(reach(drawn), "No picture and no group is named."))
     else:
-        lead = f"{len(named)} pictures named, {len(found)} groups found."
-        made.append(Paragraph(f"{' '.join(map(group_words, found.head(3).iter_rows(named=True)))}", lead, "bad"))
+        lead = f"{counted(len(named), 'picture')} named, {counted(len(found) + len(drawn.whole), 'group')} found."
+        words = [*map(whole_words, drawn.whole.iter_rows(named=True))]
+        words += map(group_words, found.head(3).iter_rows(named=True))
+        words += [look_words(*pair, look) for pair, look in list(drawn.looks.items())[:3]]
+        made.append(Paragraph(" ".join(words), lead, "bad"))
+        if drawn.unseen:
+            made.append(Paragraph(f"Without a look at the network's own features: {drawn.unseen}", tone="soft"))
     if crops:
         figures = [(f"{Path(file).name}, for {target}", names) for (target, file), names in crops.items()]
         text = "Each picture, and the mean heat on it over some of its mosaics (red: what spoke for the target)."
@@ -131,9 +167,47 @@ def blocks(drawn: Drawn | None, crops: Mapping[tuple[str, str], list[str]]) -> l
     listed = [
         (Path(row["picture"]).name, picture_cells(row)) for row in named_first(drawn).head(LISTED).iter_rows(named=True)
     ]
-    heads = ["picture", "class", "draws relevance for", "draws, %", "mosaics", "named for"]
+    heads = ["picture", "class", "draws relevance for", "draws, %", "95 % interval", "mosaics", "named for"]
     made.append(Table("Pictures by what they draw", heads, listed, note="All pictures are in pictures.csv."))
     return made
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def unevenly(drawn: Drawn) -> str:
+    """What to do where some pictures are in more mosaics than others; empty where all are in equally many."""
+    fewest, most = int(drawn.pictures["mosaics"].min()), int(drawn.pictures["mosaics"].max())  # type: ignore[arg-type]
+    if fewest == most:
+        return ""
+    return (
+        f"Pictures of other classes are in {fewest} to {most} mosaics of a target here. A run with --preset bias, or"
+        " --design balanced, shows each equally often, and tells more with as many mosaics."
+    )
+
+
+def whole_words(row: Mapping[str, Any]) -> str:
+    told = ""
+    if row["fact"]:
+        told = (
+            f" What tells them from the pictures of {row['target_class']} best is {row['fact']}"
+            f" (area under the ROC curve {row['apart']:.2f})."
+        )
+    return (
+        f"The whole class {row['other_class']} draws relevance for {row['target_class']}: a picture of it"
+        f" {100 * row['draw']:.0f} %, one of {row['target_class']} itself {100 * row['rest_draw']:.0f} %.{told}"
+    )
+
+
+def look_words(target: str, other: str, look: Look) -> str:
+    """How named pictures lie in the network's own features, in words."""
+    return (
+        f"In the network's own features the {look.pictures} pictures of {other} fall into two groups (two means);"
+        f" {look.inside} of the {look.named} named for {target} lie in one, which has {look.group} pictures."
+        f" {look.neighbours} of the {look.named} have another named one as their nearest neighbour, by chance"
+        f" {look.chance:.0f} would."
+    )
 
 
 def group_words(row: Mapping[str, Any]) -> str:
@@ -157,9 +231,15 @@ def picture_cells(row: Mapping[str, Any]) -> list[Cell]:
         Cell(row["other_class"]),
         Cell(row["target_class"]),
         Cell(f"{100 * row['draw']:.1f}", row["draw"], bar=row["draw"]),
+        Cell(interval_words(row), row["draw_low"]),
         Cell(str(row["mosaics"]), row["mosaics"]),
         Cell(row["why"]),
     ]
+
+
+def interval_words(row: Mapping[str, Any]) -> str:
+    low, high = row["draw_low"], row["draw_high"]
+    return "–" if np.isnan(low) else f"{100 * max(low, 0):.1f} to {100 * min(high, 1):.1f}"
 
 
 def reach(drawn: Drawn) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any, TypeAlias
 
@@ -71,7 +71,8 @@ def section(
         focus_table(f"Focus of {target} beside each other class", "partner", partners),
         lowest,
     ]
-    test = f"(t-test corrected for skewness, level {settings['level']:g}, by Holm's method for {reach.tested} pairs)"
+    tests = f"{reach.tested} pair{'' if reach.tested == 1 else 's'}"
+    test = f"(t-test corrected for skewness, level {settings['level']:g}, by Holm's method for {tests})"
     seen = reach_words(reach, settings["per_class"])
     blocks += [Paragraph(f"{DIFFERENCE} {SHARE}", "Our test.")]
     if len(found):
@@ -196,7 +197,7 @@ def lowest_panel(settings: Row, mosaics: pl.DataFrame, of_all: int, folder: str)
     return Panel(
         title=f"{'Lowest Focus' if settings['is_lowest'] else 'As asked'}: {target} beside {partner}",
         text=f"{shown} Of all relevance for {target} in them:",
-        parts=list(zip(means, (f"on {target}", f"on {partner}", "on the rest"), strict=True)),
+        parts=parts_of(means, target, partner),
         figures=[
             (
                 f"{row['case']}: Focus {percent(row['focus'])} %",
@@ -205,6 +206,12 @@ def lowest_panel(settings: Row, mosaics: pl.DataFrame, of_all: int, folder: str)
             for place, row in enumerate(mosaics.iter_rows(named=True), 1)
         ],
     )
+
+
+def parts_of(shares: Sequence[float], target: str, other: str) -> list[tuple[float, str]]:
+    """Where the relevance lies; without the rest, where a mosaic shows these two classes alone."""
+    parts = list(zip(shares, (f"on {target}", f"on {other}", "on the rest"), strict=True))
+    return parts if shares[2] > 0 else parts[:2]
 
 
 def how_it_was_found(settings: Row) -> str:
@@ -232,11 +239,7 @@ def panel(pair: Row, worst: list[Row]) -> Panel:
     return Panel(
         title=f"{target} is seen in {other}",
         text=f"Share {share}, corrected {p_value(pair)}, {pair['n']} mosaics. Of all relevance for {target}:",
-        parts=[
-            (pair["focus"], f"on {target}"),
-            (pair["other_part"], f"on {other}"),
-            (pair["remaining_part"], "on the rest"),
-        ],
+        parts=parts_of([pair[name] for name in ("focus", "other_part", "remaining_part")], target, other),
         figures=[
             (
                 f"{row['case']}: share {percent(row['share'])} %",
@@ -255,11 +258,16 @@ def of_pair(worst: pl.DataFrame, pair: Row) -> list[Row]:
 def focus_table(title: str, head: str, means: pl.DataFrame) -> Table:
     """Mean Focus by what the first column names, lowest first. One mosaic has no interval."""
     rows = []
-    for name, n, focus, low, high in means.iter_rows():
+    for name, n, focus, low, high, visible in means.iter_rows():
         span = f"{100 * low:.1f} to {100 * high:.1f}" if n > 1 else "–"
-        cells = [Cell(f"{100 * focus:.1f}", focus, bar=focus), Cell(span, low), Cell(str(n), n)]
+        gap = "–" if visible is None else f"{100 * visible:.1f}"
+        cells = [Cell(f"{100 * focus:.1f}", focus, bar=focus), Cell(span, low), Cell(str(n), n), Cell(gap, visible)]
         rows.append((name, cells))
-    return Table(title, [head, "Focus", "95 % interval", "mosaics"], rows)
+    note = (
+        "Visible gap: how many points the true Focus must lie from a value, such as chance, for so many mosaics to"
+        " tell, four times of five."
+    )
+    return Table(title, [head, "Focus", "95 % interval", "mosaics", "visible gap"], rows, note=note)
 
 
 def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
@@ -271,8 +279,8 @@ def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
         if row is None:
             return Cell()
         gap = row["share"] - below
-        interval = f"{percent(row['share_low'])} to {percent(row['share_high'])}"
-        title = f"{interval}, Focus {percent(row['focus'])}, n = {row['n']}, corrected {p_value(row)}"
+        interval = f"{percent(row['share_low'])} to {percent(row['share_high'])}, " if row["n"] > 1 else ""
+        title = f"{interval}Focus {percent(row['focus'])}, n = {row['n']}, corrected {p_value(row)}{visible(row)}"
         shade = gap / below if gap < 0 else gap / (1 - below)
         return Cell(percent(row["share"]), title=title, shade=shade, framed=row["found"])
 
@@ -284,6 +292,13 @@ def share_matrix(pairs: pl.DataFrame, below: float) -> Table:
 
 def percent(share: float) -> str:
     return f"{100 * share:.0f}"
+
+
+def visible(row: Row) -> str:
+    """What a test of so many mosaics would have shown."""
+    if row["p_corrected"] is None:
+        return ""
+    return f"; would have been found at {percent(row['visible'])} or less" if row["visible"] else "; hardly to be found"
 
 
 def p_value(row: Row) -> str:

@@ -13,7 +13,7 @@ from heatproof.harmless import csv_writer
 from heatproof.lazy import np, pl
 from heatproof.metrics.understandability import read_regions
 from heatproof.progress import Progress, silent
-from heatproof.results.statistics import bootstrap_means, interval
+from heatproof.results.statistics import mean_interval
 from heatproof.workspace import write_whole
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def judge_classifiers(seed: int = 0, out: Path | None = None, progress: Progress
         seen, parameters = classify()
         seconds = time.process_time() - start
         right = (seen == test.y).astype(np.float64)
-        low, high = interval(bootstrap_means(right[:, None], seed))
+        low, high = mean_interval(right[:, None], seed, ends=(0.0, 1.0))
         found.append(
             Judged(name, parameters, float(right.mean()), float(low[0]), float(high[0]), seconds, PUBLISHED.get(name))
         )

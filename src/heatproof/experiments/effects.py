@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from heatproof.benchmarks.clevr_removal.benchmark import ClevrRemoval
 from heatproof.benchmarks.clevr_removal.effects import Asked
 from heatproof.benchmarks.clevr_removal.words import thing_in_words
-from heatproof.benchmarks.clevr_xai.rows import stratum
+from heatproof.benchmarks.clevr_xai.rows import family, stratum
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.scenes import JUDGED_SIZE
 from heatproof.errors import HeatproofError
@@ -31,6 +31,8 @@ FIGURES = {
     "hit": "share of them whose object with the largest effect is marked",
     "support": "share of them whose object that supports the answer most is marked",
     "chance": "the same for an object drawn at random",
+    "above": "share of them whose marked objects have, on average, larger effects than the others",
+    "each": "share of them in which every marked object has a larger effect than every other",
     "on_marked": "share of all effects that marked objects have",
     "marked": "median effect of marked objects",
     "unmarked": "median effect of unmarked objects",
@@ -45,16 +47,16 @@ class Truth:
     network: str
     accuracy: float
 
-    def table(self, seed: int = 0) -> pl.DataFrame:
-        """For every kind of mask, over all questions and by what they ask: FIGURES, with 95 % intervals.
+    def table(self, seed: int = 0, by: str = "asks") -> pl.DataFrame:
+        """For every kind of mask, over all questions and by a column (`asks`, `family`): FIGURES, with 95 % intervals.
 
         Pictures are drawn anew, not questions: those of one picture hang together.
         """
         found = []
         kinds = [name.removeprefix("in_") for name in self.objects.columns if name.startswith("in_")]
         for kind in kinds:
-            for part in ("all", *self.objects["asks"].unique().sort()):
-                rows = self.objects if part == "all" else self.objects.filter(pl.col("asks") == part)
+            for part in ("all", *self.objects[by].unique().sort()):
+                rows = self.objects if part == "all" else self.objects.filter(pl.col(by) == part)
                 if figures := mask_figures(rows, kind, seed):
                     found.append({"mask": kind, "questions_of": part, **figures})
         return pl.DataFrame(found)
@@ -109,6 +111,7 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                     "answer": in_words(one.question.answer),
                     "predicted": network.answers[one.answer],
                     "asks": attribute or kind,
+                    "family": family(one.question) or kind,
                     "matters": one.matters("logit"),
                     "place": place,
                     "object": thing_in_words(one, place),
@@ -158,6 +161,8 @@ def mask_figures(rows: pl.DataFrame, kind: str, seed: int) -> dict[str, Any]:
         pl.first("picture"),
         hit=pl.col("mask").get(pl.col("size").arg_max()).cast(pl.Float64),
         support=pl.col("mask").get(pl.col("effect").arg_max()).cast(pl.Float64),
+        above=(pl.col("size").filter("mask").mean() > pl.col("size").filter(~pl.col("mask")).mean()).cast(pl.Float64),
+        each=(pl.col("size").filter("mask").min() > pl.col("size").filter(~pl.col("mask")).max()).cast(pl.Float64),
         chance=pl.col("mask").mean(),
         on_marked=pl.col("size").filter("mask").sum() / pl.col("size").sum(),
     )
@@ -165,7 +170,7 @@ def mask_figures(rows: pl.DataFrame, kind: str, seed: int) -> dict[str, Any]:
     weights = case_weights(len(pictures), seed, RESAMPLES)
     found: dict[str, Any] = {"questions": len(by_question), "pictures": len(pictures)}
     owner = by_question["picture"].replace_strict(pictures).to_numpy()
-    for name in ("hit", "support", "chance", "on_marked"):
+    for name in ("hit", "support", "above", "each", "chance", "on_marked"):
         values = by_question[name].to_numpy()
         drawn = weights[:, owner]
         found |= with_interval(name, float(values.mean()), (drawn * values).sum(1) / drawn.sum(1))

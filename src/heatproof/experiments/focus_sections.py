@@ -11,6 +11,7 @@ from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 from heatproof.report.sections import write_section
 from heatproof.story import Cell, Paragraph, Plate, Section, Table
+from heatproof.workspace import whole
 
 Groups = Mapping[str, Sequence[float]]
 
@@ -25,9 +26,11 @@ def require_focus_run(folder: Path) -> None:
 def add_to_page(folder: Path, name: str, section: Section, figures: Sequence[Path]) -> Path:
     """Put a section with its figures on the page of a run, and return the page's path."""
     run = load_run(folder)
-    path = write_section(run.files, name, section)
+    place = run.files.path("sections", name)
     for figure in figures:
-        shutil.copyfile(figure, path.parent / figure.name)
+        with whole(place / figure.name) as temporary:
+            shutil.copyfile(figure, temporary)
+    write_section(run.files, name, section)
     return run.report()
 
 

@@ -143,10 +143,11 @@ def judge(photos: Photos, planting: Planting, judged: int, out: Path, progress: 
     table = out / f"{planting.name}.csv"
     rows = [[str(path.resolve()), label, "val"] for label, paths in shown.items() for path in paths]
     write_csv(table, [["filename", "label", "subset"], *rows])
+    model = (photos.network, {**photos.settings, "labels": {first: 0, second: 1}})
     finished = run(
         "focus",
         images=table,
-        model=(photos.network, {**photos.settings, "labels": {first: 0, second: 1}}),
+        model=model,
         explainers="grad_cam",
         per_class=judged,
         only=first,
@@ -158,7 +159,7 @@ def judge(photos: Photos, planting: Planting, judged: int, out: Path, progress: 
         out=folder,
         progress=progress,
     )
-    found = write_bias(finished.folder, progress=progress)
+    found = write_bias(finished.folder, progress=progress, model=model)
     if found.drawn is None:
         raise HeatproofError(f"{folder} does not say which picture lies in which tile.")
     return verdict(planting, found.drawn.pictures, named_first(found.drawn), found, carriers)
@@ -176,7 +177,13 @@ def verdict(
     named = ordered.filter("named")
     top = named.head(FIRST).select(carried.alias("right"))["right"]
     groups = found.drawn.groups.filter("found")
-    best = groups["members"][0].to_list() if len(groups) else []
+    if len(groups):
+        group, best = groups["fact"][0], groups["members"][0].to_list()
+    elif len(found.drawn.whole):
+        group = f"the whole class, told from the first by {found.drawn.whole['fact'][0]}"
+        best = pictures["picture"].to_list()
+    else:
+        group, best = "", []
     right = sum(str(Path(file).resolve()) in resolved for file in best)
     return {
         "cue": planting.cue,
@@ -187,7 +194,7 @@ def verdict(
         "others_draw": draws[1],
         "named": len(named),
         "precision": None if top.is_empty() else float(top.mean()),  # type: ignore[arg-type]
-        "group": groups["fact"][0] if len(groups) else "",
+        "group": group,
         "group_precision": right / len(best) if best else None,
         "group_recall": right / len(carriers) if best and carriers else None,
         "pair_found": bool(found.pairs["found"].any()),

@@ -18,8 +18,8 @@ from heatproof.experiments.poster import COLUMN, require_simple
 from heatproof.heatmap_files import Heatmaps
 from heatproof.lazy import np, pl
 from heatproof.progress import Progress, silent
+from heatproof.results.glances import BASELINES
 from heatproof.results.run import Results
-from heatproof.results.verdict import BASELINES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -113,8 +113,13 @@ def plain_name(*words: str) -> str:
 
 def recipe_of(run: Results) -> Focus:
     """The benchmark as the run had it."""
+    options = run.manifest["options"]
+    if "heatmaps" in options:
+        raise HeatproofError(
+            f"the heatmaps were made elsewhere ({options['heatmaps']}), and so were the mosaics ({options['mosaics']})."
+        )
     try:
-        return Focus(**run.manifest["options"])
+        return Focus(**options)
     except TypeError as problem:
         raise HeatproofError(f"the run was made by another version of heatproof ({problem}).") from problem
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
 from heatproof.explainers.guards import own_copies
-from heatproof.explainers.same_network import Noting, being_checked, same, tolerance
+from heatproof.explainers.same_network import being_checked, drawn_at_random, first_difference, same
 
 MIXES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """The networks that were looked at, and whether their cases influence each other."""
@@ -23,7 +23,7 @@ MIXES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 def cases_kept_apart(model: nn.Module, batch: Batch, method: str) -> Iterator[None]:
     """In here a network whose cases influence each other takes one row at a time only; more are an error."""
     if model not in MIXES:
-        MIXES[model] = mixes(model, batch)
+        MIXES[model] = mixes(model, batch, method)
     if not MIXES[model]:
         yield
         return
@@ -45,8 +45,11 @@ def cases_kept_apart(model: nn.Module, batch: Batch, method: str) -> Iterator[No
 
 
 @being_checked()
-def mixes(model: nn.Module, batch: Batch) -> bool:
-    """Whether the outputs of the first case change by more than rounding if another one goes along."""
+def mixes(model: nn.Module, batch: Batch, method: str) -> bool:
+    """Whether the outputs of the first case change by more than rounding if another one goes along.
+
+    An error if they change by themselves.
+    """
     first = batch[:1]
     other = batch[1:2].inputs if len(batch) > 1 else 1 - first.inputs
     both = torch.cat([first.inputs, other])
@@ -58,13 +61,15 @@ def mixes(model: nn.Module, batch: Batch) -> bool:
 
     try:
         alone, beside = ask(first.inputs, first.context), ask(both, context)
-        if same(beside, alone, alone.dtype):
+        again = ask(first.inputs, first.context)  # after something else, which a model may remember
+        if alone.shape != beside.shape or (same(beside, alone, alone.dtype) and same(again, alone, alone.dtype)):
             return False
-        again = ask(first.inputs, first.context)
-        with torch.enable_grad(), Noting(model) as noted:
-            ask(first.inputs.detach().requires_grad_(), first.context)
+        with torch.enable_grad():
+            inputs = first.inputs.detach().requires_grad_()
+            place, coarsest = first_difference(model, lambda: ask(inputs, first.context), nullcontext)
     except Exception:
         return False  # it takes no other rows, or gives no logits: the method itself finds out, and says so
     # What draws random numbers differs from itself; half precision inside is coarser than the outputs' type says.
-    coarsest = max(noted.types, key=tolerance, default=alone.dtype)
-    return same(again, alone, alone.dtype) and not same(beside, alone, coarsest)
+    if not same(again, alone, coarsest):
+        raise drawn_at_random(method, place)
+    return not same(beside, alone, coarsest)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from heatproof.cases import Batch
-from heatproof.explainers.base import Explainer, ScoreExplainer
+from heatproof.explainers.base import Explainer, ScoreExplainer, Size
 from heatproof.lazy import torch
 
 
@@ -15,6 +15,17 @@ class Around(ScoreExplainer):
     """Asks another explainer, `of`, which explains the same quantity."""
 
     of: str = "gradient"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.other()  # a name that there is not is said at once
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}:{self.other().label}"
+
+    def passes(self, size: Size) -> int:
+        return self.other().passes(size)
 
     def other(self) -> Explainer:
         from heatproof.explainers.spec import make_explainer

@@ -10,7 +10,7 @@ from heatproof.cases import Batch
 from heatproof.devices import device_of, seeded
 from heatproof.errors import HeatproofError
 from heatproof.explainers.around import Around
-from heatproof.explainers.base import Explainer, Quantity, Size, register_explainer
+from heatproof.explainers.base import Explainer, Quantity, register_explainer
 from heatproof.lazy import torch
 from heatproof.seeds import CaseRandom, derive_seed
 
@@ -104,17 +104,6 @@ class Randomised(Around):
     paper = "Adebayo et al. 2018"
     cost = "as the other"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.other()
-
-    @property
-    def label(self) -> str:
-        return f"{self.name}:{self.other().label}"
-
-    def passes(self, size: Size) -> int:
-        return self.other().passes(size)
-
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         return self.other()(randomised(model, derive_seed(rng.run_seed, "weights")), batch, rng)
 
@@ -163,19 +152,8 @@ class OtherQuestion(Around):
     """
 
     family = "floor"
-    paper = "Arras et al. 2022"
+    paper = "after Arras et al. 2022"
     cost = "as the other"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.other()
-
-    @property
-    def label(self) -> str:
-        return f"{self.name}:{self.other().label}"
-
-    def passes(self, size: Size) -> int:
-        return self.other().passes(size)
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         target, context = batch.other or ((batch.target == 0).to(batch.target), batch.context)

@@ -349,7 +349,7 @@ class ScoreCam(SharingExplainer):
         self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
     ) -> list[torch.Tensor]:
         maps = self.maps(model, batch)
-        scores = maps.new_zeros(len(quantities), *maps.shape[:2])
+        scores = batch.inputs.new_zeros(len(quantities), *maps.shape[:2])
 
         def work(case: torch.Tensor, channel: torch.Tensor) -> None:
             mask = masks_of(maps[case, channel].unsqueeze(1), batch.space)

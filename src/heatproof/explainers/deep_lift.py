@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
 from heatproof.explainers.accounts import report
-from heatproof.explainers.base import ScoreExplainer, Size, quantity_of, register_explainer
+from heatproof.explainers.base import ScoreExplainer, Size, quantity_of, register_explainer, require_gradient
 from heatproof.explainers.baseline_inputs import baseline_of, require_baseline
 from heatproof.lazy import np, torch
 from heatproof.seeds import CaseRandom
@@ -72,7 +72,7 @@ class DeepLift(ScoreExplainer):
         inputs = batch.inputs.detach().requires_grad_()
         with torch.enable_grad():
             reference, rescale = recorded()
-            quantity_of(reference, batch.target, self.quantity)  # refuses what has no such score
+            require_gradient(quantity_of(reference, batch.target, self.quantity))
             reference = reference.detach()  # its graph is not needed any more
             try:
                 with rescale, torch.autograd.graph.disable_saved_tensors_hooks(CHECKPOINTS):
@@ -83,6 +83,7 @@ class DeepLift(ScoreExplainer):
                 rescale = recorded(checkpoints=True)[1]
                 with rescale:
                     outputs = run(inputs)
+            require_gradient(outputs)
             rescale.finish()
             require_known(outputs, explainer=self.name, ours=OURS)
             require_same_network(model, self.name, outputs, lambda: run(inputs), lambda: recorded()[1])

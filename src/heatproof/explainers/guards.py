@@ -29,7 +29,9 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
     modules = list(model.modules())
     parameters = [p for module in modules for p in module._parameters.values() if p is not None]
     require_ordinary(parameters)
-    modes = [(module, module.training) for module in modules]
+    modes = [
+        (module, module.training) for module in modules if hasattr(module, "training")
+    ]  # frozen programs have none
     states = [(parameter, parameter.requires_grad, parameter.grad) for parameter in parameters]
     first_hook = torch.utils.hooks.RemovableHandle.next_id  # hooks of later numbers were left behind
     try:
@@ -72,7 +74,12 @@ def require_module(model: object) -> None:
 
 
 def require_ordinary(parameters: Iterable[torch.Tensor]) -> None:
-    """No weight of the model may come from inference mode."""
+    """The weights must be there, and none may come from inference mode."""
+    parameters = list(parameters)
+    if any(isinstance(parameter, torch.nn.parameter.UninitializedParameter) for parameter in parameters):
+        raise HeatproofError("the model has lazy layers without weights; run it once on inputs, or load its weights.")
+    if any(parameter.is_meta for parameter in parameters):
+        raise HeatproofError("the model is on the meta device, where weights have no values; load its weights first.")
     if any(parameter.is_inference() for parameter in parameters):
         raise HeatproofError(
             "the model was made within torch.inference_mode, and no gradient passes such weights; make or load it"

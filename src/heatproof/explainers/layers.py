@@ -21,7 +21,7 @@ from torch.autograd.graph import GradientEdge
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
-from heatproof.explainers.base import Size
+from heatproof.explainers.base import Size, require_gradient
 from heatproof.explainers.bottlenecks import Key, bottlenecks, key_of
 from heatproof.explainers.compiled import require_layers
 from heatproof.explainers.guards import uncompiled, untouched
@@ -141,10 +141,14 @@ class Recorder(Watching):
 
     def note(self, tensor: Tensor, call: Call | None, parents: list[Places]) -> Activation | None:
         key = key_of(tensor)
-        if key is None or key in self.places or not tensor.is_floating_point():
+        if key is None or key in self.places or not (tensor.is_floating_point() or tensor.is_complex()):
             return None
         self.places[key] = places = follow(call, tensor.shape, parents, self.origin)
-        if not (places.are_known and places.deep) or (call is not None and call.name.startswith(NOT_COUNTED)):
+        if (
+            tensor.is_complex()
+            or not (places.are_known and places.deep)
+            or (call is not None and call.name.startswith(NOT_COUNTED))
+        ):
             return None
         running = running_layer(self.names)
         function = call.name.strip("_") if call is not None else "output"
@@ -275,6 +279,8 @@ def spatial_activations(
     if not every and (again := read_again(model, batch, layer)) is not None:
         return again
     outputs, found = recorded(model, batch, layer)
+    if isinstance(outputs, Tensor):
+        require_gradient(outputs)
     if layer == BEFORE_MAX_POOL:
         chosen = [before_max_pool(automatic(found))]
     elif layer is not None:

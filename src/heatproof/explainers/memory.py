@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from heatproof.cases import Batch
+from heatproof.errors import is_out_of_memory
 from heatproof.explainers.guards import own_copies
 from heatproof.progress import reached
 
@@ -155,11 +156,3 @@ def memory_error_noted(raises: bool) -> Iterator[list[str]]:
         # From Python 3.12 on, the frame that swallows the error keeps it, and it would keep the frames that it came
         # through, with all their tensors, until the garbage collector looks.
         problem.__traceback__ = None
-
-
-def is_out_of_memory(problem: Exception) -> bool:
-    """Python's error, CUDA's, and those of torch's CPU allocator and of MPS, which are plain RuntimeErrors."""
-    return isinstance(problem, (MemoryError, torch.cuda.OutOfMemoryError)) or (
-        isinstance(problem, RuntimeError)
-        and any(words in str(problem) for words in ("can't allocate memory", "MPS backend out of memory"))
-    )

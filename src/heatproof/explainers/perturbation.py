@@ -19,7 +19,7 @@ from heatproof.explainers.base import (
 from heatproof.explainers.baseline_inputs import baseline_of, require_baseline
 from heatproof.explainers.cam import Stage, layers_read, masks_of, min_max, per_map, ratio, stages
 from heatproof.explainers.sharing import SharingExplainer
-from heatproof.lazy import torch
+from heatproof.lazy import np, torch
 from heatproof.progress import part_by_part
 from heatproof.seeds import CaseRandom
 
@@ -172,7 +172,7 @@ class Sise(SharingExplainer):
     def chosen(self, gradient: torch.Tensor) -> torch.Tensor:
         """Which maps (B, C) count, by the gradient at them."""
         slope = gradient.flatten(2).mean(2)
-        return slope > self.mu * slope.amax(1, keepdim=True).clamp(min=0)
+        return ~(slope <= self.mu * slope.amax(1, keepdim=True).clamp(min=0))  # what is no number is not left out
 
 
 def fused(explanations: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -195,7 +195,7 @@ def soft_otsu(maps: torch.Tensor) -> torch.Tensor:
 
     thresholds = []
     for values in maps.flatten(1).cpu().double().numpy():
-        threshold = threshold_otsu(values, nbins=256)
+        threshold = threshold_otsu(values, nbins=256) if np.isfinite(values).all() else np.nan
         thresholds.append(threshold * (1.5 if (values > threshold).mean() < 0.1 else 1.0))
     column = torch.tensor(thresholds).to(maps).view(-1, *[1] * (maps.ndim - 1))
     return torch.sigmoid(100 * (maps - column))

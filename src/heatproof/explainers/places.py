@@ -19,7 +19,9 @@ from heatproof.explainers.watching import Call
 FURTHER_TOKENS = 8
 """The most tokens beside the grid: class, distillation, registers."""
 
-MAP_MAKERS = ("conv", "max_pool", "avg_pool", "lp_pool", "fractional_max_pool", "interpolate", "upsample", "pixel_")
+MAP_MAKERS = (
+    "conv", "max_pool", "avg_pool", "lp_pool", "fractional_max_pool", "max_unpool", "interpolate", "upsample", "pixel_",
+)  # fmt: skip
 """What functions are called whose second axis is the channels and whose further ones are space."""
 NORMS = ("batch_norm", "instance_norm", "group_norm")
 """The same, but they give any tensor back in its own shape."""
@@ -55,6 +57,8 @@ class Places:
     """Whether a layer has come before it."""
     worked_on: bool = False
     """Whether it comes from what a layer made of tokens, so that these are more than maps in another order."""
+    gone: bool = False
+    """Whether it has no places at all, but frequencies."""
 
     @property
     def tokens(self) -> bool:
@@ -114,6 +118,12 @@ def main_parent(shape: tuple[int, ...], parents: Sequence[Places]) -> Places:
 def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     if name in RECURRENT:  # each step holds all steps before it
         return Places(shape)
+    if name.startswith("fft_i"):  # places again, though it is not known which axes they are
+        return Places(shape, inputs.extent)
+    if name.startswith("fft_") or parent.gone:
+        return Places(shape, gone=True)
+    if name == "stft":  # its frames follow each other in time
+        return parent.at(shape, (2,), shape[2:]) if len(shape) == 3 else parent.lost(shape)
     if name.startswith("adaptive_"):  # to a fixed size: what it returns is no longer where it was
         return parent if shape == parent.shape else Places(shape)
     if name == PICK and parent.are_known and any(shape[axis] != parent.shape[axis] for axis in parent.space):
@@ -132,7 +142,7 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
         kept = same_axes(name, shape, parent)
         if kept is not None:
             return kept
-    return by_shape(shape, parent, inputs)
+    return by_shape(name, shape, parent, inputs)
 
 
 def permutation(call: Call, shape: Sequence[int]) -> tuple[int, ...] | None:
@@ -185,14 +195,17 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
     return None
 
 
-def by_shape(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
+def by_shape(name: str, shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     """The places of a tensor whose axes were joined or split: found again by their lengths, if in one way only."""
-    if not parent.extent or shape[0] != inputs.shape[0]:
+    if not parent.extent or not shape or shape[0] != inputs.shape[0]:
         return parent.lost(shape)
     for extent in extents_within(parent):
-        found = [parent.at(shape, space, extent) for space in spaces(shape, extent, len(inputs.space))]
+        further = FURTHER_TOKENS if parent.deep else 0
+        found = [parent.at(shape, space, extent) for space in spaces(shape, extent, len(inputs.space), further)]
         if extent != parent.extent and parent.deep:
             found = [places for places in found if not places.tokens]
+        if name in ALONG_THE_LAST:  # what it has made lies there
+            found = [places for places in found if len(shape) - 1 not in places.space]
         if parent.are_known:  # without a permutation, what followed the channels still does
             found = [places for places in found if places.come_last == parent.come_last]
         if found:
@@ -210,8 +223,8 @@ def extents_within(parent: Places) -> Iterable[tuple[int, ...]]:
                 yield tuple(length // factor for length in parent.extent)
 
 
-def spaces(shape: Sequence[int], extent: tuple[int, ...], dimensions: int) -> Iterable[tuple[int, ...]]:
-    """The axes of a tensor (B, ...) that may be an extent."""
+def spaces(shape: Sequence[int], extent: tuple[int, ...], dimensions: int, further: int) -> Iterable[tuple[int, ...]]:
+    """The axes of a tensor (B, ...) that may be an extent, or hold it and `further` tokens at most."""
     cells = prod(extent)
     if len(shape) == dimensions + 2 and dimensions > 1:
         if tuple(shape[2:]) == extent:
@@ -219,7 +232,7 @@ def spaces(shape: Sequence[int], extent: tuple[int, ...], dimensions: int) -> It
         if tuple(shape[1:-1]) == extent:
             yield tuple(range(1, len(shape) - 1))
     if len(shape) == 3:
-        if 0 <= shape[1] - cells <= FURTHER_TOKENS:
+        if 0 <= shape[1] - cells <= further:
             yield (1,)
         if shape[2] == cells:
             yield (2,)

@@ -249,7 +249,12 @@ class ExcitationBackprop(ScoreExplainer):
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         composite = positive_parts(self.biases, self.epsilon)
-        return propagate(self.name, model, batch, composite, lambda outputs, _: torch.ones_like(outputs[:, 0]))
+
+        def one(outputs: torch.Tensor, cases: Batch) -> torch.Tensor:
+            """A walk begins at a score; where that is no number, neither is the chance."""
+            return 1 + 0 * quantity_of(outputs, cases.target, "logit")
+
+        return propagate(self.name, model, batch, composite, one)
 
 
 def whole_precision(device: str) -> AbstractContextManager[Any]:

@@ -54,16 +54,21 @@ def require_same_network(
     if not same(plain, outputs, plain.dtype):
         place, coarsest = first_difference(model, run, mode)
         if not same(plain, run(), coarsest):
-            raise HeatproofError(
-                f"{method}: the model gives other outputs each time that it runs, also in evaluation mode"
-                f" (first {place}); give dropout and the like `training=self.training`."
-            )
+            raise drawn_at_random(method, place)
         if not same(plain, outputs, coarsest):  # half precision inside is coarser than the outputs' type says
             raise HeatproofError(
                 f"{method} does not compute this model as it is: its values part from the model's own {place}."
                 " Take a gradient or perturbation method for it (heatproof list explainers)."
             )
     SEEN.setdefault(model, set()).add((method, form))
+
+
+def drawn_at_random(method: str, place: str) -> HeatproofError:
+    """Of a model that has no score of its own for an input: nothing that is said of one pass holds for the next."""
+    return HeatproofError(
+        f"{method}: the model gives other outputs each time that it runs, also in evaluation mode (first {place});"
+        " give dropout and the like `training=self.training`."
+    )
 
 
 def tolerance(dtype: torch.dtype) -> float:
@@ -111,7 +116,7 @@ def first_difference(
         run()
     with mode(), Noting(model) as watched:
         run()
-    coarsest = max(plain.types, key=tolerance)
+    coarsest = max(plain.types, key=tolerance, default=torch.float32)
     close = tolerance(coarsest)
     for (name, layer, expected), (other, _, found) in zip(plain.notes, watched.notes, strict=False):
         differs = len(found) != len(expected) or any(

@@ -49,12 +49,15 @@ class SharingExplainer(SampledExplainer):
         case: torch.Tensor,
         quantities: Sequence[Quantity],
     ) -> torch.Tensor:
-        """Scores (quantities, rows) of variants by one pass; row i belongs to case `case[i]` of the batch."""
+        """Scores (quantities, rows) of variants by one pass; row i belongs to case `case[i]` of the batch.
+
+        They have the inputs' precision, like the maps that are made of them, whatever that of the model's outputs.
+        """
         from heatproof.explainers.memory import pieces
 
         rows = pieces(inputs, batch.target[case], *context_rows(batch, case))
         with torch.no_grad():
-            return torch.cat([scores_of(model, quantities, *piece) for piece in rows], 1)
+            return torch.cat([scores_of(model, quantities, *piece) for piece in rows], 1).to(batch.inputs.dtype)
 
     def gradients_at(
         self,

@@ -17,6 +17,11 @@ from heatproof.specs import read_literal, split_parameters, split_specs
 
 AROUND = ("randomised", "other_question")
 """Explainers whose only parameter is another explainer."""
+BROUGHT = {
+    "true_effects": "heatproof.benchmarks.clevr_removal.painted:TrueEffects",
+    "object_size": "heatproof.benchmarks.clevr_removal.painted:ObjectSize",
+}
+"""Explainers that a benchmark brings along (clevr-removal, svea-removal): only its cases have what they paint."""
 
 
 def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any], **parameters: Any) -> Explainer:
@@ -34,7 +39,7 @@ def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any],
             return LIBRARIES[place](method=word, options=tuple(options.items()), **parameters)
         if place in explainers and word:
             raise HeatproofError(f"cannot read {what!r}; write parameters as {place}:{word}=VALUE.")
-        found = load_object(name) if names_object(name) else explainers[name]
+        found = find_class(name) if not names_object(name) else load_object(name)
         if assignments and not isinstance(found, type):
             raise HeatproofError(f"{name} takes no parameters; only explainer classes do.")
         if isinstance(found, type) and assignments:
@@ -60,6 +65,14 @@ def make_explainer(what: str | Explainer | type[Explainer] | Callable[..., Any],
     raise HeatproofError(
         f"an explainer is a name, an Explainer, or a function (model, inputs, target) -> relevance; got {what!r}."
     )
+
+
+def find_class(name: str) -> type[Explainer]:
+    """The class of a registered explainer, or of one that a benchmark brings along."""
+    if name in BROUGHT:
+        found: type[Explainer] = load_object(BROUGHT[name])
+        return found
+    return explainers[name]
 
 
 def noised(inner: str, parameters: dict[str, Any]) -> Explainer:

@@ -17,7 +17,9 @@ class Wrapped(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.wrapped_network = network
-        self.train(network.training)
+        self.training = False
+        if hasattr(network, "training"):  # frozen programs have no mode
+            self.train(network.training)
 
     def __getattr__(self, name: str) -> Any:
         try:

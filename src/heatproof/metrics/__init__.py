@@ -7,6 +7,7 @@ from heatproof.metrics import (
     objects,
     segmentation,
     selectivity,
+    twins,
     understandability,
 )
 from heatproof.metrics.base import Metric, metrics, missing_for, register_metric
@@ -26,5 +27,6 @@ __all__ = [
     "score_with",
     "segmentation",
     "selectivity",
+    "twins",
     "understandability",
 ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-PAPER = "Hesse et al. 2023"  # after it; the scores are ours: docs/removal.md
+PAPER = "after Hesse et al. 2023"  # the scores are ours: docs/removal.md
 NEEDS, SIGNED = ("effects",), (-1.0, 1.0)
 IDLE = 0.05
 """An object has no effect worth the name below this share of the largest effect of its case."""

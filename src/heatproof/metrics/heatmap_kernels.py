@@ -73,8 +73,8 @@ def pool_into(relevance: NDArray[Any], code: int, pooled: Floats) -> None:
 def add_up(values: Floats) -> float:
     """The sum, in an order that the processor can do several at a time."""
     total = 0.0
-    for value in values:
-        total += value
+    for n in range(len(values)):
+        total += values[n]
     return total
 
 
@@ -218,22 +218,23 @@ def ordered(
 ) -> None:
     """Keys of non-negative values in ascending order: the bits of the value, and lowest whether it lies inside.
 
-    Zeros, of which there may be many, are not sorted. Keys of 32 bits are of values that float32 holds exactly.
+    Zeros, of which there may be many, are not sorted. Keys of 32 bits are of values that float32 holds exactly. There
+    is room for one key more than there are values.
     """
     is_narrow = keys.itemsize == 4
     zeros, zeros_inside = 0, 0
     for n in range(len(values)):
-        if values[n] == 0:
-            zeros += 1
-            zeros_inside += inside[n]
-        if is_narrow:
+        zero = values[n] == 0
+        zeros += zero
+        zeros_inside += zero & inside[n]
+    if is_narrow:
+        for n in range(len(values)):
             narrow[n] = values[n]
     place, short, wide = zeros, narrow.view(np.uint32), values.view(np.uint64)
-    for n in range(len(values)):
-        if values[n] != 0:
-            bits = np.uint64(short[n]) if is_narrow else wide[n]
-            keys[place] = (bits << np.uint64(1)) | np.uint64(inside[n])
-            place += 1
+    for n in range(len(values)):  # without a branch, which nobody could foresee; one key too many may be written
+        bits = np.uint64(short[n]) if is_narrow else wide[n]
+        keys[place] = (bits << np.uint64(1)) | np.uint64(inside[n])
+        place += values[n] != 0
     sort_keys(keys[zeros:place], other)
     keys[: zeros - zeros_inside] = 0
     keys[zeros - zeros_inside : zeros] = 1
@@ -278,11 +279,13 @@ def two_classes(keys: NDArray[Any], heights: Floats, narrow: NDArray[np.float32]
     """
     count, is_narrow = len(keys), keys.itemsize == 4
     short, wide = narrow.view(np.uint32), heights.view(np.uint64)
-    for n in range(count):
-        if is_narrow:
+    if is_narrow:
+        for n in range(count):  # one loop after the other, each of which the processor does several at a time
             short[n] = keys[n] >> 1
+        for n in range(count):
             heights[n] = narrow[n]
-        else:
+    else:
+        for n in range(count):
             wide[n] = keys[n] >> 1
     least, span = heights[0], heights[count - 1] - heights[0]
     if span <= 0 or not math.isfinite(span):
@@ -310,27 +313,45 @@ def two_classes(keys: NDArray[Any], heights: Floats, narrow: NDArray[np.float32]
     return found / count
 
 
-@njit(fastmath={"nnan", "nsz"}, **options)  # type: ignore[untyped-decorator]
+@njit(**options)  # type: ignore[untyped-decorator]
 def largest(values: Floats) -> float:
-    """The largest of finite values that are not negative."""
-    most = 0.0
-    for value in values:
-        most = value if value > most else most
-    return most
+    """The largest of finite values that are not negative: of their bits, whose order is theirs, several at a time."""
+    bits, found = values.view(np.int64), np.zeros(1, np.int64)
+    most = np.int64(0)
+    for n in range(len(bits)):
+        most = max(most, bits[n])
+    found[0] = most
+    return float(found.view(np.float64)[0])
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
-def at_mean(values: Floats, inside: NDArray[np.bool_], size: int, most: float, found: Floats) -> None:
-    """IoU and share of rightly marked positions, where all are marked that reach the map's mean; `most` is the most."""
-    threshold = add_up(values) / len(values)
-    threshold = most if threshold > most else threshold  # by rounding, where all are alike
-    hits, marked = 0, 0
-    for n in range(len(values)):
-        over = values[n] >= threshold
-        marked += over
-        hits += over & inside[n]
+def at_mean(keys: NDArray[Any], size: int, threshold: float, squared: bool, found: Floats) -> None:
+    """IoU and share of rightly marked positions, where all are marked that reach the threshold, the map's mean.
+
+    From ordered keys; `squared` where these are of what was squared.
+    """
+    count, is_narrow = len(keys), keys.itemsize == 4
+    one = np.zeros(1, np.uint64)
+    short, narrow, wide = one.view(np.uint32), one.view(np.float32), one.view(np.float64)
+    first, last = 0, count
+    while first < last:
+        middle = (first + last) // 2
+        if is_narrow:
+            short[0] = keys[middle] >> 1
+            value = float(narrow[0])
+        else:
+            one[0] = keys[middle] >> 1
+            value = wide[0]
+        if (value * value if squared else value) >= threshold:
+            last = middle
+        else:
+            first = middle + 1
+    above = keys[first:]
+    hits, marked = 0, len(above)
+    for n in range(marked):
+        hits += int(above[n] & 1)
     found[ADAPTIVE_IOU] = hits / (size + marked - hits)
-    found[PIXELS] = (len(values) - size - marked + 2 * hits) / len(values)
+    found[PIXELS] = (count - size - marked + 2 * hits) / count
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
@@ -379,7 +400,7 @@ def score_truth(
     """Fill found (P, B, 9) and state (P, B) of relevance (B, C, N) against truth (B, N), `near` with a tolerance.
 
     Nothing is done twice: with one channel there are the values' sizes, their positive parts, and the squares of
-    both, which have the same order. `keys` (2, N) says by its type how wide they must be. TWO_CLASSES is of the
+    both, which have the same order. `keys` (3, N + 1) says by its type how wide they must be. TWO_CLASSES is of the
     pooling `both` alone, which must not be squared.
     """
     cases, channels, positions = relevance.shape
@@ -390,10 +411,14 @@ def score_truth(
     for b in range(cases):
         count, size = 0, 0
         for n in range(positions):
-            is_inside = truth[b, n] == INSIDE
-            inside[count], close[count] = is_inside, near[b, n]
-            size += is_inside
+            inside[n], close[n] = truth[b, n] == INSIDE, near[b, n]
+            size += inside[n]
             count += truth[b, n] != VOID
+        if count < positions:
+            here = 0
+            for n in range(positions):
+                inside[here], close[here] = truth[b, n] == INSIDE, near[b, n]
+                here += truth[b, n] != VOID
         negative, safe = signs_and_squares(relevance[b, 0])
         safe &= channels == 1
         made[:] = -1
@@ -424,26 +449,28 @@ def score_truth(
             else:
                 state[p, b] = DEFINED
                 scores[MASS] = share_inside(values, marks)
-                at_mean(values, marks, size, most, scores)
+                threshold = min(add_up(values) / count, most)  # by rounding it may be more, where all are alike
                 root = made[kind, 0] if safe and square else -1
+                squared = bool(square) and (root >= 0 or keys.itemsize == 4)
                 if root >= 0 and codes[p] != both:
                     for k in BY_ORDER:
                         scores[k] = found[root, b, k]
                 else:
-                    if square and keys.itemsize == 4:
+                    if squared:
                         for n in range(count):  # what was squared, which float32 holds
                             values[n] = math.sqrt(values[n])
                         most = math.sqrt(most)
                     scores[POINTING] = points_at(values, close[:count], most)
-                    ordered(values, marks, keys[0], keys[1], narrow)
-                    walk(keys[0, :count], size, scores)
+                    ordered(values, marks, keys[kind], keys[2], narrow)
+                    walk(keys[kind, :count], size, scores)
                     if codes[p] == both:
-                        scores[TWO_CLASSES] = two_classes(keys[0, :count], heights, narrow)
+                        scores[TWO_CLASSES] = two_classes(keys[kind, :count], heights, narrow)
+                at_mean(keys[kind, :count], size, threshold, squared, scores)
             if safe:
                 made[kind, square] = p
 
 
-@njit(**options)  # type: ignore[untyped-decorator]
+@njit(fastmath={"reassoc", "nsz"}, **options)  # type: ignore[untyped-decorator]
 def signed_sums(relevance: NDArray[Any], truth: NDArray[np.uint8], sums: Floats) -> None:
     """Fill sums (4, M, B): positive inside, positive outside, negative inside and outside by their sizes.
 
@@ -452,23 +479,21 @@ def signed_sums(relevance: NDArray[Any], truth: NDArray[np.uint8], sums: Floats)
     cases, channels, positions = relevance.shape
     values = np.empty(positions)
     for b in range(cases):
-        values[:] = 0.0
-        for c in range(channels):
+        for n in range(positions):
+            values[n] = relevance[b, 0, n]
+        for c in range(1, channels):
             for n in range(positions):
                 values[n] += float(relevance[b, c, n])
         for m in range(len(truth)):
-            positive, positive_outside, negative, negative_outside = 0.0, 0.0, 0.0, 0.0
-            for n in range(positions):
-                value, where = values[n], truth[m, b, n]
-                if where == VOID:
-                    continue
-                if not math.isfinite(value):
-                    positive, positive_outside, negative, negative_outside = math.nan, math.nan, math.nan, math.nan
-                elif where == INSIDE:
-                    positive += max(value, 0.0)
-                    negative += max(-value, 0.0)
-                else:
-                    positive_outside += max(value, 0.0)
-                    negative_outside += max(-value, 0.0)
-            sums[0, m, b], sums[1, m, b] = positive, positive_outside
-            sums[2, m, b], sums[3, m, b] = negative, negative_outside
+            where = truth[m, b]
+            positive, positive_outside, negative, negative_outside, broken = 0.0, 0.0, 0.0, 0.0, 0.0
+            for n in range(positions):  # without branches, so that the processor does several at a time
+                inside = values[n] if where[n] == INSIDE else 0.0
+                outside = values[n] if where[n] == OUTSIDE else 0.0
+                positive += max(inside, 0.0)
+                negative += max(-inside, 0.0)
+                positive_outside += max(outside, 0.0)
+                negative_outside += max(-outside, 0.0)
+                broken += (inside - inside) + (outside - outside)  # zero, or NaN if one is not finite
+            sums[0, m, b], sums[1, m, b] = positive + broken, positive_outside + broken
+            sums[2, m, b], sums[3, m, b] = negative + broken, negative_outside + broken

@@ -58,7 +58,7 @@ def focus(relevance: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     uniform="half",
 )
 def focus_best(scores: torch.Tensor) -> torch.Tensor:
-    """Focus under the pooling that is best for the method, where `focus` takes the paper's.
+    """Focus under the pooling that is best for the method, where Focus takes the paper's.
 
     From scores (B, poolings): those of the pooling with the highest mean over all cases.
     """

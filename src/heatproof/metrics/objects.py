@@ -23,7 +23,9 @@ TIED = 1e-9
 """Relevance of two objects that differs by less of it is the same: a mean over pixels is rounded."""
 
 
-@register_metric("object_top_n", title="Objects found", needs=("objects",), paper="Arras et al. 2022", uniform="scene")
+@register_metric(
+    "object_top_n", title="Objects found", needs=("objects",), paper="after Arras et al. 2022", uniform="scene"
+)
 def object_top_n(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     """Share of the n objects that decide among the n objects that hold most relevance, added up.
 
@@ -36,7 +38,7 @@ def object_top_n(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch.Tens
     "object_top_n_mean",
     title="Objects found, mean relevance",
     needs=("objects",),
-    paper="Arras et al. 2022",
+    paper="after Arras et al. 2022",
     uniform="scene",
 )
 def object_top_n_mean(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
@@ -48,7 +50,7 @@ def object_top_n_mean(heatmap: torch.Tensor, objects: torch.Tensor, truth: torch
     "off_objects",
     title="On no object",
     needs=("objects",),
-    paper="Arras et al. 2022",
+    paper="after Arras et al. 2022",
     higher_is_better=False,
     uniform="scene",
 )

@@ -16,7 +16,7 @@ from heatproof.metrics.mask_scores import score_masks, score_signed
 INFINITE = (0.0, math.inf)
 
 
-@register_metric("lift", title="Lift", needs=("mask",), paper="Arras et al. 2022", range=INFINITE, uniform="one")
+@register_metric("lift", title="Lift", needs=("mask",), paper="after Arras et al. 2022", range=INFINITE, uniform="one")
 def lift(heatmap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Mass accuracy over the mask's share of the picture: how many times more relevance lies there than by chance."""
     return pooled_score("lift", heatmap, mask)

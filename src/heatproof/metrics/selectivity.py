@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-PAPER = "Arras et al. 2022"
+PAPER = "after Arras et al. 2022"
 
 
 @register_metric(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -26,6 +27,8 @@ ONNX = ".onnx"
 SCORES_ONLY = "rise, lime, kernel_shap, occlusion, captum:FeatureAblation ..."
 ROWS = 64
 """Cases in one request."""
+MOST = 2**26
+"""Bytes of an answer."""
 PATIENCE = 60.0
 """Seconds until an address must have answered."""
 SUMS = 1e-3
@@ -183,13 +186,18 @@ class Address:
         request = Request(self.url, body, {"Content-Type": "application/json", "Accept": "application/json"})
         try:
             with urlopen(request, timeout=PATIENCE) as response:  # the user names the address  # nosec B310
-                answer = json.load(response)
+                content = response.read(MOST + 1)
+            if len(content) > MOST:
+                raise HeatproofError(
+                    f"{self.url} answers more than {MOST:,} bytes, which no scores of {ROWS} cases are."
+                )
+            answer = json.loads(content)
         except HTTPError as problem:
             said = problem.read(300).decode("utf-8", "replace").strip()
             raise HeatproofError(f"{self.url} answers {problem.code} {problem.reason}: {said}") from problem
-        except (URLError, TimeoutError, OSError) as problem:
+        except (URLError, TimeoutError, OSError, HTTPException) as problem:
             raise HeatproofError(f"{self.url} does not answer: {getattr(problem, 'reason', problem)}.") from problem
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise HeatproofError(f"{self.url} must answer in JSON: {problem}.") from problem
         if not isinstance(answer, dict) or "predictions" not in answer:
             found = ", ".join(answer) if isinstance(answer, dict) else type(answer).__name__

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from heatproof.devices import choose_device, device_of, placed
 from heatproof.errors import HeatproofError
@@ -151,11 +151,22 @@ def features_before(
         inputs = classifier.inputs(np.stack([tile(file, side, fit) for file in files[start : start + BATCH]]))
         key = hashlib.sha256(inputs.cpu().numpy().tobytes()).hexdigest()[:16]
         path = workspace("features", below, f"{side}-{key}.npy")
-        if not path.is_file():
-            write_array(path, what_reaches(network, layer, inputs.to(device_of(network))).cpu().numpy())
-        found.append(torch.as_tensor(np.load(path, allow_pickle=False)))
+        kept = read_kept(path, len(inputs))
+        if kept is None:
+            kept = what_reaches(network, layer, inputs.to(device_of(network))).cpu().numpy()
+            write_array(path, kept)
+        found.append(torch.as_tensor(kept))
     progress(task, len(files), len(files))
     return torch.cat(found)
+
+
+def read_kept(path: Path, count: int) -> np.ndarray[Any, np.dtype[np.float32]] | None:
+    """What was kept of so many pictures; None where there is nothing, or something damaged."""
+    try:
+        kept: np.ndarray[Any, np.dtype[np.float32]] = np.load(path, allow_pickle=False)
+    except Exception:  # of damaged files, many kinds
+        return None
+    return kept if len(kept) == count else None
 
 
 def write_array(path: Path, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:

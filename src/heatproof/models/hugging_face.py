@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,10 @@ def from_transformers(model: str, weights: Path | None, pretrained: bool) -> tup
     where = str(folder) if folder.is_dir() else place
     local = folder.is_dir() or not pretrained
     try:
-        config = transformers.AutoConfig.from_pretrained(where, local_files_only=local)
-    except (OSError, ValueError) as problem:
+        config = transformers.AutoConfig.from_pretrained(where, local_files_only=local, trust_remote_code=False)
+    except Exception as problem:  # of files that are damaged, many kinds
+        if folder.is_dir():
+            raise unreadable(folder / "config.json", problem) from problem
         raise unreachable(model, pretrained, problem) from problem
     auto = transformers.AutoModelForImageClassification
     if type(config) not in auto._model_mapping:
@@ -58,8 +60,25 @@ def from_transformers(model: str, weights: Path | None, pretrained: bool) -> tup
         network = refilled(transformers, auto._model_mapping[type(config)], config, weights)
     else:
         with quiet(transformers, wanted=local):
-            network = downloaded(model, lambda: auto.from_pretrained(where, local_files_only=local), " or hf:FOLDER")
+            load = partial(auto.from_pretrained, where, local_files_only=local, trust_remote_code=False)
+            network = from_folder(folder, load) if folder.is_dir() else downloaded(model, load, " or hf:FOLDER")
     return folder.resolve().name if folder.is_dir() else place, network, settings(model, where, local, network)
+
+
+def from_folder(folder: Path, load: Callable[[], nn.Module]) -> nn.Module:
+    """The network of a folder, whose weights must fit its config.json."""
+    try:
+        return load().eval()
+    except Exception as problem:  # of files that are damaged, many kinds
+        raise unreadable(folder, problem) from problem
+
+
+def unreadable(place: Path, problem: Exception) -> HeatproofError:
+    return HeatproofError(f"{place} cannot be read ({first_line(problem)}); save the model there again.")
+
+
+def first_line(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {next(iter(str(problem).strip().splitlines()), '')}"
 
 
 def refilled(transformers: Any, kind: Any, config: Any, weights: Path) -> nn.Module:
@@ -126,7 +145,12 @@ def settings(model: str, where: str, local: bool, network: Any) -> dict[str, Any
     said = processor_of(model, where, local)
     names = getattr(network.config, "id2label", None) or {}
     labels = [[part.strip() for part in str(names[place]).split(",")] for place in sorted(names)]
-    found = {**preprocessing(model, said), "names": numbered(labels)}
+    try:
+        found = {**preprocessing(model, said), "names": numbered(labels)}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError) as problem:
+        raise HeatproofError(
+            f"{PROCESSOR} of {model} does not say how pictures become inputs ({first_line(problem)}); repair it."
+        ) from problem
     if STRETCHING in inspect.signature(network.forward).parameters:
         found["stretched"] = Stretched
     return found
@@ -136,12 +160,13 @@ def processor_of(model: str, where: str, local: bool) -> Mapping[str, Any]:
     """The settings of the processor, with those that its class adds."""
     transformers = library("transformers")
     try:
-        made: dict[str, Any] = transformers.AutoImageProcessor.from_pretrained(where, local_files_only=local).to_dict()
-        return made
-    except (OSError, ValueError, ImportError, json.JSONDecodeError) as problem:
+        made = transformers.AutoImageProcessor.from_pretrained(where, local_files_only=local, trust_remote_code=False)
+        said: dict[str, Any] = made.to_dict()
+        return said
+    except Exception as problem:  # of files that are damaged, many kinds
         raise HeatproofError(
             f"the processor of {model}, which says how pictures become inputs, cannot be read"
-            f" ({str(problem).strip().splitlines()[0]}); repair its {PROCESSOR}."
+            f" ({first_line(problem)}); repair its {PROCESSOR}."
         ) from problem
 
 

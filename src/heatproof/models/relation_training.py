@@ -150,11 +150,15 @@ def train(
     progress: Progress = silent,
     device: str = "cpu",
 ) -> PosterNetwork:
-    """A network that has learned the lesson. A checkpoint that is there is gone on with, if it is of this training."""
+    """A network that has learned the lesson. A checkpoint that is there is gone on with, if it is of this training.
+
+    More epochs are the same training, for longer: no step depends on how many follow.
+    """
     place = choose_device(device)
     with seeded(derive_seed(schedule.seed, "weights")):
         network = PosterNetwork(width=schedule.width).to(place)
     made_with = asdict(schedule) | {"lesson": lesson.fingerprint()}
+    del made_with["epochs"]
     run_stages({"network": network}, [partial(stage, network, lesson, schedule)], made_with, checkpoint, progress)
     return network.cpu().eval()
 

@@ -33,7 +33,7 @@ NO_ANSWER = -30.0
 """The logit of answers that are none to a question: colours, where the question is how many."""
 STEEP = 4.0
 """The score of a relation for a step on the floor; any two objects are 0.4 steps apart, either way."""
-SOFTNESS = 1.0
+SOFTNESS = 2.0
 """Of the network that ships (docs/scene-logic.md)."""
 COUNTS = len(DOMAINS["Integer"])
 WAYS = {"left": (-1.0, 0.0), "right": (1.0, 0.0), "behind": (0.0, -1.0), "front": (0.0, 1.0)}

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heatproof.errors import HeatproofError
 from heatproof.models.checkpoints import read_checkpoint
 from heatproof.progress import Progress
 from heatproof.seeds import derive_seed
@@ -68,6 +69,11 @@ def run_stages(
         if kept is not None:
             optimiser.load_state_dict(kept["optimiser"])
             first, kept = kept["step"], None
+            if first > stage.steps:
+                raise HeatproofError(
+                    f"{checkpoint} has learned for {first:,} steps already, and {stage.steps:,} are asked for;"
+                    " move it away to begin anew."
+                )
 
         def keep(step: int, number: int = number, optimiser: torch.optim.Optimizer = optimiser) -> None:
             if checkpoint is not None:

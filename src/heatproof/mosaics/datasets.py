@@ -25,6 +25,10 @@ Subsets = Mapping[str, Mapping[str, Sequence[Path]]]
 """Files by subset and class."""
 
 
+DIGITS = 9
+"""Of a number of a picture or an output at most."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a data set lies on disk, in words; its reader; and how many mosaics of each class the paper has."""
@@ -174,14 +178,17 @@ def imagenet_labels(place: Path) -> dict[int, str]:
 def kaggle_solution(path: Path) -> Iterable[tuple[int, str]]:
     """Rows of ImageId and PredictionString, which begins with the WordNet id."""
     for row in read_table(path, ("ImageId", "PredictionString")):
-        yield picture_number(path, row["ImageId"]), row["PredictionString"].split()[0]
+        number, words = picture_number(path, row["ImageId"]), row["PredictionString"].split()
+        if not words:
+            raise HeatproofError(f"{path}: {row['ImageId']} has no PredictionString.")
+        yield number, words[0]
 
 
 def caffe_list(path: Path) -> Iterable[tuple[int, str]]:
     """Lines of a file name and the number of an output; with leading zeros their order by name is that by number."""
     for number, line in enumerate(lines_of(path), 1):
         name, _, output = line.rpartition(" ")
-        if not output.isdecimal():
+        if not output.isdecimal() or len(output) > DIGITS:
             raise HeatproofError(f"{path}, line {number}: {line!r} is not a file name and the number of an output.")
         yield picture_number(path, Path(name).stem), f"{int(output):04d}"
 
@@ -204,14 +211,14 @@ def ground_truth(path: Path) -> Iterable[tuple[int, str]]:
             f"{meta} cannot be read as the development kit's list of classes ({problem})."
         ) from problem
     for number, line in enumerate(lines_of(path), 1):
-        if not line.isdecimal() or int(line) not in wordnet:
+        if not line.isdecimal() or len(line) > DIGITS or int(line) not in wordnet:
             raise HeatproofError(f"{path}, line {number}: {line!r} is no class of {meta.name}.")
         yield number, wordnet[int(line)]
 
 
 def picture_number(path: Path, name: str) -> int:
     digits = name.rpartition("_")[2]
-    if not digits.isdecimal():
+    if not digits.isdecimal() or len(digits) > DIGITS:
         raise HeatproofError(f"{path}: {name!r} is no validation picture such as ILSVRC2012_val_00000001.")
     return int(digits)
 

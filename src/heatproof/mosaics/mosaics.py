@@ -40,6 +40,8 @@ Layout = Literal["random", "top", "bottom", "left", "right", "diagonal", "antidi
 
 MOST_PER_CLASS, MOST_TILES = 10**6, 64
 """What nobody means who asks for more: mosaics of a class, and tiles along a side."""
+SEVERAL = 2
+"""Mosaics of a balanced design that show a picture, at least: one says nothing of how much they differ."""
 
 Item = TypeVar("Item")
 
@@ -155,10 +157,10 @@ def others_of(pictures: Pictures, target: str) -> list[tuple[Path, str]]:
 
 
 def deal_evenly(cards: Sequence[Item], hands: int, size: int, rng: random.Random) -> list[list[Item]]:
-    """At least `hands` hands of `size` different cards, such that every card is in as many hands."""
+    """At least `hands` hands of `size` different cards, such that every card is in as many hands: two or more."""
     if len(cards) < size:
         raise HeatproofError(f"a balanced design needs {size} pictures of other classes at least, got {len(cards)}.")
-    times = max(1, ceil(hands * size / len(cards)))
+    times = max(SEVERAL, ceil(hands * size / len(cards)))
     while times * len(cards) % size:
         times += 1
     dealt = [card for _ in range(times) for card in rng.sample(list(cards), len(cards))]

@@ -135,14 +135,14 @@ def checked_classes(pictures: Pictures, place: Path, least: int = 2) -> Pictures
 
 def check_picture(path: Path) -> None:
     """Raise an error that says why a file cannot be a tile; reads the head of the file only."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     if not path.is_file():
         raise HeatproofError(f"there is no picture {path}.")
     try:
         with Image.open(path) as image:
             size, mode, frames = image.size, image.mode, getattr(image, "n_frames", 1)
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
+    except Exception as problem:  # Pillow has many kinds of errors for damaged files
         raise HeatproofError(f"{path} cannot be read as a picture ({problem}); replace or remove it.") from problem
     if min(size) < LEAST_SIDE:
         raise HeatproofError(f"{path} is {size[0]}x{size[1]}, too small: each side must have {LEAST_SIDE} pixels.")
@@ -212,7 +212,7 @@ def in_rgb(path: Path) -> Any:
     try:
         with Image.open(path) as image:
             return on_white(image) if image.mode in ("RGBA", "LA") else image.convert("RGB")
-    except (OSError, ValueError, SyntaxError) as problem:
+    except Exception as problem:
         raise HeatproofError(f"{path} cannot be read as a picture ({problem}); replace or remove it.") from problem
 
 

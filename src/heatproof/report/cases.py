@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from heatproof.results.run import Results
 
-INLINE = 2_300_000
-"""Letters that the heatmaps of a run may take within the page."""
-LONGEST = (256, 192, 128, 96, 64)
+INLINE = 2_600_000
+"""Letters that the heatmaps of all runs may take within the page."""
+LONGEST = (256, 192, 128, 96, 80, 64)
 """Lengths of pictures within the page: the first with which they fit."""
 PER_PIXEL = 0.33
 """Letters that a pixel of a heatmap takes, as seen on pictures; of pure noise twice as many."""
@@ -70,11 +70,11 @@ class Explorer:
 
 
 def explorer(
-    run: Results, lines: Sequence[Line], targets: Sequence[str], key: str, page: Path | None = None
+    run: Results, lines: Sequence[Line], targets: Sequence[str], key: str, page: Path | None = None, sharing: int = 1
 ) -> Explorer | None:
     """The explorer of a run's cases, methods in the order of the table; None where there is nothing to draw.
 
-    Pictures that are too many for the page go to a folder beside `page`.
+    So many runs share the page's room for pictures; what has none there goes to a folder beside `page`.
     """
     arrays = run.files.examples()
     if not arrays or arrays["inputs"].ndim not in (3, 4):
@@ -87,7 +87,7 @@ def explorer(
     ]
     model = next(iter(run.manifest["models"]))
     kept = Kept(run, arrays, methods, model)
-    drawn = draw_pictures(kept, files_folder(page, key)) if kept.is_pictures else draw_signals(kept)
+    drawn = draw_pictures(kept, files_folder(page, key), sharing) if kept.is_pictures else draw_signals(kept)
     if all(found is None for maps in drawn.maps for found in maps):
         return None
     strip = strip_of(kept, drawn, key, targets)
@@ -166,10 +166,16 @@ class Drawn:
     heats: Mapping[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
 
 
-def draw_pictures(kept: Kept, beside: Path | None) -> Drawn:
+def has_pictures(run: Results) -> bool:
+    """Whether a run has kept cases that are pictures."""
+    arrays = run.files.examples()
+    return bool(arrays) and arrays["inputs"].ndim == 4
+
+
+def draw_pictures(kept: Kept, beside: Path | None, sharing: int) -> Drawn:
     """Heatmaps as PNG over pictures as WebP, in the page where there is room, else in the folder beside it."""
     height, width = kept.inputs.shape[2:]
-    longest = longest_inline(len(kept.ids) * len(kept.methods), height, width)
+    longest = longest_inline(len(kept.ids) * len(kept.methods), height, width, sharing)
     emptied(beside)
     shelf = Shelf(beside if longest is None else None)
     places = {case: place for place, case in enumerate(kept.ids)}
@@ -190,11 +196,11 @@ def draw_pictures(kept: Kept, beside: Path | None) -> Drawn:
     return Drawn((height, width), inputs, truths, maps, differ, flaws, shelf.addresses)
 
 
-def longest_inline(count: int, height: int, width: int) -> int | None:
-    """The length of pictures with which so many fit into the page; None if they do not."""
+def longest_inline(count: int, height: int, width: int, sharing: int = 1) -> int | None:
+    """The length of pictures with which so many fit into a run's part of the page; None if they do not."""
     for longest in LONGEST:
         share = min(1.0, longest / max(height, width)) ** 2
-        if count * height * width * share * PER_PIXEL <= INLINE:
+        if count * height * width * share * PER_PIXEL <= INLINE / sharing:
             return longest
     return None
 
@@ -277,6 +283,8 @@ def case_data(kept: Kept, drawn: Drawn, strip: Strip, targets: Sequence[str], ke
         }
         if flawed := {n: words for n in range(len(kept.methods)) if (words := drawn.flaws.get((place, n)))}:
             about["flaws"] = flawed
+        if beside := story.companions.get(case):
+            about["beside"] = [list(picture) for picture in beside]
         if any(held):
             about["marks"] = [None if mark is None else [mark.start, mark.length, mark.text] for mark in held]
         cases.append(about)

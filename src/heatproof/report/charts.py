@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from heatproof.report.plots import PAD, WIDTH, dot, round_axis
+from heatproof.report.plots import PAD, WIDTH, Label, Rows, dot, label_room, round_axis, span
 from heatproof.story import MetricWords
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ HEIGHT, LEFT, RIGHT, BELOW = 290.0, 40.0, 26.0, 40.0
 CELL, LETTER = 32.0, 8.1
 WIDEST = 0.42
 """Part of the width that names beside a matrix may take."""
+SQUARE = 14
+"""Readings up to which a matrix can be read."""
 
 
 def pareto_plot(judged: Judged, metric: MetricWords) -> Markup | None:
@@ -137,6 +139,21 @@ def agreement_matrix(agreement: Agreement, title: str) -> Markup:
                     f'<text class="number" x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}">{number(value)}</text>'
                 )
     return Markup("".join([*parts, "</svg>"]))  # texts are escaped where they are put in  # nosec B704
+
+
+def agreement_rows(agreement: Agreement, title: str) -> Markup:
+    """Rank correlation of every other reading with the first: what is left of a matrix that would be too large."""
+    first, *others = agreement.readings
+    known = [(Label(name), value) for name, value in zip(others, agreement.matrix[0][1:], strict=True)]
+    labels = [label for label, _ in known]
+    values = [value for _, value in known if value is not None]
+    frame = Rows(labels, round_axis([*values, 0.0, 1.0], label_room(labels), WIDTH - PAD, percent=False), title)
+    parts = [
+        span(frame.axis, frame.y(place), value, None, None, "logit", f"{first} and {label.name}: {value:.2f}")
+        for place, (label, value) in enumerate(known)
+        if value is not None
+    ]
+    return frame.drawn(parts, 0.0)
 
 
 def number(value: float) -> str:

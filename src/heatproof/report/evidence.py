@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from heatproof.lazy import pl
-from heatproof.report.charts import agreement_matrix, pareto_plot
+from heatproof.report.charts import SQUARE, agreement_matrix, agreement_rows, pareto_plot
 from heatproof.report.plots import Label, Spread, box_plot, dot_plot, rank_plot, skill_plot
 from heatproof.results.agreement import Standing
 from heatproof.results.leaderboard import AXES, QUANTILES
@@ -120,7 +120,11 @@ def agreement_figures(run: Results) -> list[Figure]:
             f" {agreement.explainers} methods; least, {agreement.least:.2f}, between {' and '.join(agreement.apart)}."
         )
         title = f"Rank correlation {where}"
-        found.append(Figure(title, said, agreement_matrix(agreement, title)))
+        if len(agreement.readings) > SQUARE:
+            said += f" Shown is each of {len(agreement.readings) - 1} against {agreement.readings[0]}."
+            found.append(Figure(title, said, agreement_rows(agreement, title)))
+        else:
+            found.append(Figure(title, said, agreement_matrix(agreement, title)))
     return found
 
 

@@ -8,12 +8,13 @@ import os
 import re
 from collections.abc import Sequence
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heatproof.harmless import visible
 from heatproof.report import evidence
-from heatproof.report.cases import explorer
+from heatproof.report.cases import explorer, has_pictures
 from heatproof.report.how import how_it_was_run
 from heatproof.report.readings import filters, readings, script_safe
 from heatproof.report.sections import read_sections
@@ -42,8 +43,10 @@ def write_report(run: Results) -> Path:
 def write_page(runs: Sequence[Results], path: Path) -> Path:
     """Write one page over these runs, and return its path."""
     names = run_names(runs)
+    sharing = max(1, sum(map(has_pictures, runs)))
     views = [
-        run_view(run, name, f"r{place}", path) for place, (name, run) in enumerate(zip(names, runs, strict=True), 1)
+        run_view(run, name, f"r{place}", path, sharing)
+        for place, (name, run) in enumerate(zip(names, runs, strict=True), 1)
     ]
     text = (
         templates()
@@ -70,8 +73,11 @@ def common_page(runs: Sequence[Results]) -> Path:
     return Path(os.path.relpath(shared)) / REPORT if shared.is_relative_to(Path.cwd()) else shared / REPORT
 
 
-def run_view(run: Results, called: str, name: str, path: Path) -> dict[str, Any]:
-    """All that the page at `path` shows of one run; `called` is what people call it, `name` what the page does."""
+def run_view(run: Results, called: str, name: str, path: Path, sharing: int) -> dict[str, Any]:
+    """All that the page at `path` shows of one run; `called` is what people call it, `name` what the page does.
+
+    So many runs share the page's room for pictures.
+    """
     shown = boards(run)
     lines, metrics = every_line(shown), shown[0].metrics
     return {
@@ -86,9 +92,10 @@ def run_view(run: Results, called: str, name: str, path: Path) -> dict[str, Any]
         "failures": failure_lines(run),
         "boards": shown,
         "lines": lines,
-        "targets": any(line.target for line in lines),
+        "targets": len({line.target for line in lines if line.target}) > 1,
         "baselines": any(line.is_baseline for line in lines),
         "costs": any(line.seconds is not None for line in lines),
+        "memory": any(line.memory is not None for line in lines),
         "skills": any(cell.skill is not None for line in lines for cell in line.cells.values()),
         "ranks": any(line.rank_text for line in lines),
         "silent": any(cell.undefined for line in lines for cell in line.cells.values()),
@@ -103,8 +110,8 @@ def run_view(run: Results, called: str, name: str, path: Path) -> dict[str, Any]
         "agreements": evidence.agreement_figures(run),
         "standings": evidence.standings(run),
         "tiles": tiles(shown),
-        "cases": explorer(run, lines, [board.target for board in shown if board.target], name, path),
-        "grids": grids(run),
+        "cases": explorer(run, lines, [board.target for board in shown if board.target], name, path, sharing),
+        "grids": [(metric, list(found)) for metric, found in groupby(grids(run), lambda grid: grid.metric)],
         "sections": [*run.story.sections, *read_sections(run.files)],
         "how": how_it_was_run(run),
     }
@@ -191,14 +198,15 @@ def tiles(shown: list[Board]) -> list[tuple[str, str, str]]:
         methods = [line for line in board.lines if not line.is_baseline and metric in line.cells]
         if methods:
             title = f"best, {board.target.replace('_', '-')}" if board.target else "best"
-            found.append((title, methods[0].cells[metric].text, methods[0].short))
-    for family, words in (("floor", "knows nothing of the model"), ("ceiling", "the true mask")):
+            best = methods[0].cells[metric]
+            found.append((title, best.score_text, f"{methods[0].short}{best.silence}"))
+    for family, words in (("floor", "knows nothing of the model"), ("ceiling", "knows the truth")):
         lines = [line for line in shown[0].lines if line.family == family and metric in line.cells]
         if lines:
             found.append(
                 (
                     "ceiling" if family == "ceiling" else "best floor",
-                    lines[0].cells[metric].text,
+                    lines[0].cells[metric].score_text,
                     f"{lines[0].short}: {words}",
                 )
             )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
+from heatproof.results.glances import BASELINES
 from heatproof.results.tables import Board
-from heatproof.results.verdict import BASELINES
 
 if TYPE_CHECKING:
     from heatproof.results.run import Results
@@ -43,7 +44,7 @@ NUMBERS = {
     "skill_low": "skill_low",
     "skill_high": "skill_high",
 }
-"""Columns of the data, and what the leaderboard calls them."""
+"""Columns of the data, and what the leaderboard calls them; `whole` is left out where it is the mean."""
 SCALE = 10**5
 """Fractions are stored as whole numbers of this part: five digits in few letters."""
 
@@ -84,7 +85,11 @@ def readings(run: Results, boards: Sequence[Board]) -> dict[str, Any]:
     for name, column in NUMBERS.items():
         if table[column].is_not_null().any():
             lines[name] = (table[column].fill_nan(None) * SCALE).round().cast(pl.Int64).to_list()
-    costs = table.select("explainer", "target", "passes_per_case", "seconds_per_case").unique(maintain_order=True)
+    lines["whole"] = [None if all_maps == mean else all_maps for all_maps, mean in zip(
+        lines.get("whole", []), lines.get("mean", []), strict=False)]  # fmt: skip
+    costs = table.select("explainer", "target", "passes_per_case", "seconds_per_case", "peak_memory").unique(
+        maintain_order=True
+    )
     return {
         "scale": SCALE,
         **axes,
@@ -96,9 +101,15 @@ def readings(run: Results, boards: Sequence[Board]) -> dict[str, Any]:
             [run.short.get(name, name), name, int(families.get(name, "raw") in BASELINES)] for name in explainers
         ],
         "costs": [[explainers.index(name), *rest] for name, *rest in costs.iter_rows()],
-        "lines": lines,
+        "lines": {name: packed(column) for name, column in lines.items()},
         "contests": contests(run, explainers),
     }
+
+
+def packed(column: Sequence[Any]) -> Sequence[Any] | dict[str, list[Any]]:
+    """A column as it is, or where that takes less as its runs: a value, how often it comes in a row, and so on."""
+    runs = [entry for value, group in groupby(column) for entry in (value, sum(1 for _ in group))]
+    return {"runs": runs} if len(runs) < len(column) else column
 
 
 def shown_variants(run: Results) -> dict[str, list[str]]:
@@ -110,28 +121,18 @@ def shown_variants(run: Results) -> dict[str, list[str]]:
 def contests(run: Results, explainers: Sequence[str]) -> list[list[Any]]:
     """What each contest says of its entrants: groups, rank with its interval, what is said where it beats no floor."""
     place = {name: number for number, name in enumerate(explainers)}
-    return [
-        [
-            judged.metric,
-            judged.ground_truth,
-            judged.pooling,
-            judged.target,
-            [
-                [
-                    place[e.explainer],
-                    e.target,
-                    e.groups,
-                    e.rank,
-                    e.rank_low,
-                    e.rank_high,
-                    judged.against_floor(e, run.story.metric[judged.metric].higher_is_better),
-                ]
-                for e in judged.entrants
-                if e.explainer in place
-            ],
+    found: dict[tuple[str, ...], list[list[Any]]] = {}
+    for judged in run.verdict.contests:
+        higher = run.story.metric[judged.metric].higher_is_better
+        found[judged.metric, judged.ground_truth, judged.pooling, judged.target] = [
+            [place[e.explainer], e.target, e.groups, e.rank, e.rank_low, e.rank_high, judged.against_floor(e, higher)]
+            for e in judged.entrants
+            if e.explainer in place
         ]
-        for judged in run.verdict.contests
-    ]
+    for g in run.verdict.glances:
+        said = [place[g.explainer], g.target, g.groups, g.rank, g.rank_low, g.rank_high, g.floor]
+        found.setdefault((g.metric, g.ground_truth, g.pooling, g.target), []).append(said)
+    return [[*reading, entrants] for reading, entrants in found.items()]
 
 
 def script_safe(content: Any) -> str:

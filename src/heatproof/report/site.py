@@ -139,9 +139,11 @@ def run_files(entry: Entry) -> Iterator[tuple[str, bytes]]:
     for picture in sorted(beside(page).rglob("*")):
         if picture.is_file() and not picture.is_symlink():
             yield f"{folder}/{picture.relative_to(run.folder).as_posix()}", picture.read_bytes()
-    for name in (LEADERBOARD, TABLE, VERDICT):
-        if (run.folder / name).is_file():
-            yield f"{folder}/{name}", (run.folder / name).read_bytes()
+    if (run.folder / TABLE).is_file():
+        yield f"{folder}/{TABLE}", (run.folder / TABLE).read_bytes()
+    for path in map(run.files.path, (LEADERBOARD, VERDICT)):
+        if run.files.has_file(path):
+            yield f"{folder}/{path.name}", run.files.read(path)
     yield f"{folder}/{ALL}", as_bytes(json.dumps(entry.content(), allow_nan=False))
     yield f"{folder}/references.bib", as_bytes(bibtex(run))
 

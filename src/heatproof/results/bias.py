@@ -14,7 +14,7 @@ classes that look alike differ in that without any bias. `heatproof focus plante
 
 from __future__ import annotations
 
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 from heatproof.errors import HeatproofError, unknown_name
@@ -23,12 +23,14 @@ from heatproof.mosaics.published import under_paper_pooling
 from heatproof.progress import Progress, silent
 from heatproof.results.contest import holm
 from heatproof.results.run import Results
-from heatproof.results.statistics import bootstrap_means, interval
+from heatproof.results.statistics import mean_interval
 
 BELOW, LEVEL = 0.5, 0.05
 LEAST = 5
 """Mosaics that a pair must have for a test."""
 MEASURED = ("focus", "other_part", "remaining_part", "share")
+PARTS = (0.0, 1.0)
+"""Between these lies everything that is measured."""
 
 
 def chosen_explainer(run: Results, explainer: str) -> dict[str, Any]:
@@ -86,9 +88,10 @@ def pair_rows(shares: pl.DataFrame) -> pl.DataFrame:
         for other in sorted({label for label, _ in values} - {target}):
             theirs = [share for label, share in values if label == other]
             t, o = sum(mine) / len(mine), sum(theirs) / len(theirs)
+            rest = [share for label, share in values if label not in (target, other)]
             rows.append(
                 {"case": row["case"], "target_class": target, "other_class": other, "focus": sum(mine)}
-                | {"other_part": sum(theirs), "remaining_part": sum(s for _, s in values) - sum(mine) - sum(theirs)}
+                | {"other_part": sum(theirs), "remaining_part": nan if isnan(t) else sum(rest)}
                 | {"share": t / (t + o) if t + o > 0 else nan}
             )
     return pl.DataFrame(rows)
@@ -113,16 +116,17 @@ def find_pairs(
         values = values[~np.isnan(values).any(1)]
         if not len(values):
             continue
-        low, high = interval(bootstrap_means(values, seed))
         line: dict[str, Any] = {"target_class": target, "other_class": other, "n": len(values)}
         for place, name in enumerate(MEASURED):
             line[name] = values[:, place].mean()
             if name in ("focus", "share"):
-                line |= {f"{name}_low": low[place], f"{name}_high": high[place]}
+                line |= dict(zip((f"{name}_low", f"{name}_high"), bounds(values[:, place], seed), strict=True))
         lines.append(line | {"p": p_below(values[:, -1], below) if len(values) >= LEAST else None})
     if not lines:
         raise HeatproofError("no mosaic has positive relevance, so there is nothing to compare.")
-    table = pl.DataFrame(lines, infer_schema_length=None).sort("share", "target_class", "other_class")
+    kinds = {f"{name}_{end}": pl.Float64 for name in ("focus", "share") for end in ("low", "high")}
+    table = pl.DataFrame(lines, schema_overrides=kinds, infer_schema_length=None)
+    table = table.sort("share", "target_class", "other_class")
     tested = table["p"].is_not_null().to_numpy()
     corrected = np.full(len(table), np.nan)
     corrected[tested] = holm(table["p"].drop_nulls().to_numpy().astype(np.float64))
@@ -166,14 +170,20 @@ def means_by(name: str, mosaics: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     """Mean Focus with its interval of the mosaics that agree in a column, lowest first; what has none is left out."""
     lines = []
     for (value,), group in mosaics.group_by(name, maintain_order=True):
-        values = group["focus"].drop_nans().to_numpy()[:, None]
+        values = group["focus"].drop_nans().to_numpy()
         if len(values):
-            low, high = interval(bootstrap_means(values, seed))
+            low, high = bounds(values, seed)
             lines.append(
-                {name: value, "n": len(values), "focus": float(values.mean())}
-                | {"focus_low": float(low[0]), "focus_high": float(high[0])}
+                {name: value, "n": len(values), "focus": float(values.mean()), "focus_low": low, "focus_high": high}
             )
-    return pl.DataFrame(lines).sort("focus", name)
+    kinds = {"focus_low": pl.Float64, "focus_high": pl.Float64}
+    return pl.DataFrame(lines, schema_overrides=kinds).sort("focus", name)
+
+
+def bounds(values: np.ndarray[Any, Any], seed: int) -> tuple[float | None, float | None]:
+    """The 95 % interval of a mean; of a single mosaic there is none."""
+    low, high = (float(end[0]) for end in mean_interval(values[:, None], seed, ends=PARTS))
+    return (low, high) if len(values) > 1 else (None, None)
 
 
 def lowest_pair(
@@ -218,7 +228,7 @@ def over_all_classes(shares: pl.DataFrame, seed: int = 0) -> dict[str, Any]:
     mosaics = pair_rows(shares).unique("case", maintain_order=True).select("case", "focus").drop_nans()
     chance = pl.mean_horizontal(pl.col(name) == pl.col("target_class") for name in labels)
     values = mosaics.join(shares.select("case", chance=chance), on="case").select("focus", "chance").to_numpy()
-    low, _ = interval(bootstrap_means(values[:, :1] - values[:, 1:], seed))
+    low, _ = mean_interval(values[:, :1] - values[:, 1:], seed)
     focus, chances = values.mean(0).tolist()
     return {"focus": focus, "chance": chances, "follows_class": bool(low[0] > 0)}
 

@@ -4,17 +4,22 @@ A picture's draw is the part of the relevance for the target that lies on it, av
 Pictures differ in that by nature, as dogs differ in how much they look like cats. So two things are named: groups that
 a simple fact sets apart (two means along it) and that draw surely more than a quarter more than the others of their
 class; and single pictures that lie beyond what the spread within their class gives. Pictures are the units of every
-test, not mosaics: what one picture does in several mosaics is one observation of it. Both are corrected to a false
+test, not mosaics: what one picture does in several mosaics is one observation of it. Where all pictures are in equally
+many mosaics, that is the test of a mixed model with a random effect for each picture. Both are corrected to a false
 discovery rate over all that was tested (Benjamini and Hochberg 1995).
+
+Where a whole class draws more than the target itself (`find_pairs`), nobody stands out in it, and no part of it is a
+group: then the class is the group, and its pictures are named that draw more than the target's own do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import np, pl
+from heatproof.results.bias_features import Look, look_at, telling_fact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +33,8 @@ LEAST_PICTURES, LEAST_GROUP = 10, 4
 POWER = 0.8
 SMALL = 0.01
 """Added to draws before logarithms, so that nothing is infinitely little."""
+WHOLE, OUTLIER = "the whole class", "beyond the spread of its class"
+"""What pictures are named for where it is no fact."""
 PAIR = ("target_class", "other_class")
 
 
@@ -37,12 +44,18 @@ class Drawn:
 
     pictures  a row per target and picture of another class, those that draw most first; `named`, and `why`
     groups    a row per pair and fact that splits its pictures; `found` where the group surely draws more
+    whole     a row per pair whose whole class draws more than the target does, with the fact that tells the two apart
     visible   by pair, how many times the rest a group of half the pictures must draw to be found four times of five
+    looks     by pair with named pictures, how these lie in the network's own features
+    unseen    why there are no looks
     """
 
     pictures: pl.DataFrame
     groups: pl.DataFrame
+    whole: pl.DataFrame
     visible: Mapping[tuple[str, str], float]
+    looks: Mapping[tuple[str, str], Look] = field(default_factory=dict)
+    unseen: str = ""
 
 
 def tile_draws(shares: pl.DataFrame) -> pl.DataFrame:
@@ -64,17 +77,37 @@ def tile_draws(shares: pl.DataFrame) -> pl.DataFrame:
 
 
 def picture_draws(tiles: pl.DataFrame) -> pl.DataFrame:
-    """The mean draw of each picture for each target, and in how many mosaics it was seen; the highest first."""
+    """The mean draw of each picture for each target, its 95 % interval, and in how many mosaics; the highest first.
+
+    Intervals are from the spread within pictures, over all of a pair, because one picture is in few mosaics.
+    """
+    from scipy.special import stdtrit
+
     means = tiles.group_by(*PAIR, "picture").agg(
-        mosaics=pl.len(), draw=pl.col("draw").mean(), spread=pl.col("draw").std()
+        mosaics=pl.len(), draw=pl.col("draw").mean(), squares=((pl.col("draw") - pl.col("draw").mean()) ** 2).sum()
     )
-    return means.sort("draw", "picture", descending=[True, False])
+    parts = []
+    for _, group in means.group_by(*PAIR, maintain_order=True):
+        freedom = int(group["mosaics"].sum()) - len(group)
+        wide = float("nan")
+        if freedom:
+            wide = float(stdtrit(freedom, 0.975)) * (float(group["squares"].sum()) / freedom) ** 0.5
+        half = wide / pl.col("mosaics").sqrt()
+        parts.append(group.with_columns(draw_low=pl.col("draw") - half, draw_high=pl.col("draw") + half))
+    found = pl.concat(parts) if parts else means.with_columns(draw_low=pl.col("draw"), draw_high=pl.col("draw"))
+    return found.drop("squares").sort("draw", "picture", descending=[True, False])
 
 
 def find_pictures_that_draw(
-    shares: pl.DataFrame, facts: Mapping[str, Mapping[str, float]], rate: float = RATE
+    shares: pl.DataFrame,
+    facts: Mapping[str, Mapping[str, float]],
+    rate: float = RATE,
+    low_pairs: Collection[tuple[str, str]] = (),
 ) -> Drawn:
-    """Pictures and groups that surely draw more, from the shares of tiles and the facts of pictures, by its name."""
+    """Pictures and groups that surely draw more, from the shares of tiles and the facts of pictures, by its name.
+
+    `low_pairs` are those whose whole class draws surely more than the target does.
+    """
     pictures = picture_draws(tile_draws(shares))
     groups = split_groups(pictures, facts, rate)
     pictures = with_outliers(pictures, rate)
@@ -82,20 +115,75 @@ def find_pictures_that_draw(
     for row in groups.filter("found").iter_rows(named=True):
         for picture in row["members"]:
             members.setdefault((row["target_class"], row["other_class"], picture), row["fact"])
+    split = set(groups.filter("found").select(PAIR).rows())
+    whole = whole_classes(pictures, own_draws(shares), facts, [pair for pair in low_pairs if pair not in split])
+    limits = {(row["target_class"], row["other_class"]): row["rest_draw"] for row in whole.iter_rows(named=True)}
     usual = {key: float(group["draw"].mean()) for key, group in by_pair(pictures)}  # type: ignore[arg-type]
-    named, why = [], []
+    why = []
     for row in pictures.iter_rows(named=True):
         pair = (row["target_class"], row["other_class"])
         fact = members.get((*pair, row["picture"]))
-        more = row["draw"] > usual[pair]
-        named.append((fact is not None and more) or row["outlier"])
-        why.append(fact if fact is not None and more else ("beyond the spread of its class" if row["outlier"] else ""))
+        if fact is not None and row["draw"] > usual[pair]:
+            why.append(fact)
+        elif row["draw"] > limits.get(pair, np.inf):
+            why.append(WHOLE)
+        else:
+            why.append(OUTLIER if row["outlier"] else "")
     visible = {key: visible_ratio(group["draw"].to_numpy(), rate) for key, group in by_pair(pictures)}
-    return Drawn(
-        pictures.with_columns(named=pl.Series(named, dtype=pl.Boolean), why=pl.Series(why, dtype=pl.Utf8)),
-        groups,
-        visible,
-    )
+    said = pl.Series(why, dtype=pl.Utf8)
+    return Drawn(pictures.with_columns(named=said != "", why=said), groups, whole, visible)
+
+
+def with_looks(drawn: Drawn, features: Mapping[str, NDArray[Any]]) -> Drawn:
+    """The same with how named pictures lie in the network's own features, which are by picture.
+
+    Where a whole class is named there is nobody to set its pictures apart from.
+    """
+    whole = set(drawn.whole.select(PAIR).rows())
+    looks = {
+        pair: look_at(np.stack([features[file] for file in group["picture"]]), group["named"].to_numpy())
+        for pair, group in by_pair(drawn.pictures)
+        if pair not in whole and group["named"].any() and len(group) >= LEAST_PICTURES
+    }
+    return replace(drawn, looks=looks)
+
+
+def own_draws(shares: pl.DataFrame) -> dict[str, tuple[float, list[str]]]:
+    """By target: what one of its own pictures draws in the mean, and which these are."""
+    tiles = sum(name.startswith("picture_") for name in shares.columns)
+    own = pl.concat(
+        [
+            shares.filter(pl.col(f"label_{i}") == pl.col("target_class")).select(
+                "target_class", picture=pl.col(f"picture_{i}"), draw=pl.col(f"share_{i}")
+            )
+            for i in range(tiles)
+        ]
+    ).drop_nans("draw")
+    return {
+        str(target): (float(group["draw"].mean()), sorted(set(group["picture"])))  # type: ignore[arg-type]
+        for (target,), group in own.group_by("target_class", maintain_order=True)
+    }
+
+
+def whole_classes(
+    pictures: pl.DataFrame,
+    own: Mapping[str, tuple[float, list[str]]],
+    facts: Mapping[str, Mapping[str, float]],
+    low_pairs: Collection[tuple[str, str]],
+) -> pl.DataFrame:
+    """A row per pair: what its class draws a picture, what the target does, and what tells their pictures apart."""
+    rows = []
+    for (target, other), group in by_pair(pictures):
+        if (target, other) not in low_pairs or target not in own:
+            continue
+        mine, files = own[target]
+        known = [file for file in files if file in facts]
+        fact, apart = telling_fact(facts, group["picture"].to_list(), known) if known else ("", 0.5)
+        rows.append(
+            {"target_class": target, "other_class": other, "pictures": len(group)}
+            | {"draw": float(group["draw"].mean()), "rest_draw": mine, "fact": fact, "apart": apart}  # type: ignore[arg-type]
+        )
+    return pl.DataFrame(rows, schema=WHOLE_SCHEMA)
 
 
 def by_pair(pictures: pl.DataFrame) -> list[tuple[tuple[str, str], pl.DataFrame]]:
@@ -144,6 +232,17 @@ GROUP_SCHEMA: dict[str, Any] = {
     "limit": float,
     "p": float,
     "members": list[str],
+}
+
+
+WHOLE_SCHEMA: dict[str, Any] = {
+    "target_class": str,
+    "other_class": str,
+    "pictures": int,
+    "draw": float,
+    "rest_draw": float,
+    "fact": str,
+    "apart": float,
 }
 
 

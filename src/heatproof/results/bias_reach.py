@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heatproof.lazy import np, pl
@@ -61,9 +62,35 @@ def reach_of(rows: pl.DataFrame, table: pl.DataFrame, below: float, level: float
     return Reach(len(sizes), int(enough.sum()), usual, seen, sought, needed, *ratios, known is None)
 
 
-def spread_within(rows: pl.DataFrame) -> float | None:
-    """The standard deviation of shares within a pair, over all pairs that have two mosaics; None where none has."""
-    groups = rows.drop_nans("share").group_by("target_class", "other_class").agg(pl.len(), var=pl.col("share").var())
+def pairs_with_reach(table: pl.DataFrame, rows: pl.DataFrame, below: float, level: float = LEVEL) -> pl.DataFrame:
+    """Every pair with `visible`: the highest share with which so many mosaics would have shown it, four times of five.
+
+    Null where it was not tested, or where not even a share of 0 would have been found.
+    """
+    known = spread_within(rows)
+    spread, tested = WIDEST if known is None else known, int((table["n"] >= LEAST).sum())
+    lowest = [below - visible_gap(n, spread, level / tested) if n >= LEAST else 0.0 for n in table["n"]]
+    return table.with_columns(visible=pl.Series([share if share > 0 else None for share in lowest], dtype=pl.Float64))
+
+
+def means_with_reach(means: pl.DataFrame, mosaics: pl.DataFrame, level: float = LEVEL) -> pl.DataFrame:
+    """Mean Focus by class with `visible`: how far from a given Focus it must lie for so many mosaics to show it.
+
+    Four times of five, by a t-test at this level for all lines together. Null for a single mosaic.
+    """
+    name = means.columns[0]
+    spread = spread_within(mosaics, "focus", (name,))
+    gaps = [
+        None if n < 2 or spread is None else min(1.0, visible_gap(n, spread, level / len(means))) for n in means["n"]
+    ]
+    return means.with_columns(visible=pl.Series(gaps, dtype=pl.Float64))
+
+
+def spread_within(
+    rows: pl.DataFrame, column: str = "share", by: Sequence[str] = ("target_class", "other_class")
+) -> float | None:
+    """The standard deviation within a pair (or class), over all that have two mosaics; None where none has."""
+    groups = rows.drop_nans(column).group_by(*by).agg(pl.len(), var=pl.col(column).var())
     groups = groups.drop_nulls("var")
     if groups.is_empty():
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,8 @@ Key = tuple[str, ...]
 
 FACTS = ("correct", "probability")
 """Columns about cases that health checks look at."""
+HELD = 2**23
+"""Bytes of scores that are held in memory; what is more goes to a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +53,41 @@ class Columns:
         return ~defined & (defined.any(1, keepdims=True) | ~np.isnan(self.uniform))
 
 
+class Stack:
+    """Scores by variant, laid aside as they come: in memory while they are few, else in a file of the system's own.
+
+    A score is the code of its case, that of its key, its value, one bit per subset, and what a uniform map would get.
+    """
+
+    FIELDS = (("case", "u4"), ("key", "u2"), ("value", "f8"), ("bits", "u8"), ("uniform", "f8"))
+
+    def __init__(self, held: int = HELD) -> None:
+        self.file = tempfile.SpooledTemporaryFile(held)  # noqa: SIM115  # it goes with this object
+        self.places: dict[Key, list[tuple[int, int]]] = {}
+
+    def add(self, variant: Key, **columns: NDArray[Any]) -> None:
+        rows = np.empty(len(columns["case"]), list(self.FIELDS))
+        for name, column in columns.items():
+            rows[name] = column
+        content = rows.tobytes()
+        start = self.file.seek(0, os.SEEK_END)
+        self.file.write(content)
+        self.places.setdefault(variant, []).append((start, len(content)))
+
+    def rows(self, variant: Key) -> NDArray[Any]:
+        """All scores of a variant, in the order in which they came."""
+        parts = []
+        for start, length in self.places[variant]:
+            self.file.seek(start)
+            parts.append(self.file.read(length))
+        return np.frombuffer(b"".join(parts), list(self.FIELDS))
+
+
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """All scores of a run, about 30 bytes each."""
+    """All scores of a run, of which a bounded part is in memory."""
 
-    variants: Mapping[Key, list[tuple[NDArray[Any], ...]]]
-    """By variant, for each part: codes of cases, codes of keys, values, one bit per subset, scores of uniform maps."""
+    stack: Stack
     cases: Mapping[str, int]
     keys: Mapping[Key, int]
     models: frozenset[str]
@@ -65,6 +98,10 @@ class Gathered:
     """What is known of each case on each model: those of FACTS that the rows have."""
     clusters: Mapping[str, str] = field(default_factory=dict)
     """What a case hangs together with others by, by case; empty where each stands alone."""
+
+    @property
+    def variants(self) -> Collection[Key]:
+        return self.stack.places.keys()
 
     def numbered(self, cases: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """The clusters of cases, given by their places in the order of names, as numbers."""
@@ -86,21 +123,20 @@ class Gathered:
         keys = list(self.keys)
         wanted = [variant for variant in self.variants if variants is None or variant in variants]
         for variant in sorted(wanted, key=lambda v: (list(metrics).index(v[0]), *v[1:])):
-            coded, key, value, bits, uniform = (
-                np.concatenate(column) for column in zip(*self.variants[variant], strict=True)
-            )
-            cases, row = np.unique(places[coded], return_inverse=True)
+            rows = self.stack.rows(variant)
+            key, bits = rows["key"], rows["bits"]
+            cases, row = np.unique(places[rows["case"]], return_inverse=True)
             first = np.unique(key, return_index=True)[1]
             present = key[np.sort(first)]
             column = np.empty(len(keys), np.int64)
             column[present] = np.arange(len(present))
             values = np.full((len(cases), len(present)), np.nan)
-            values[row, column[key]] = value
+            values[row, column[key]] = rows["value"]
             flags = np.zeros((len(self.subsets), *values.shape), dtype=np.bool_)
             for place in range(len(self.subsets)):
                 flags[place, row, column[key]] = bits >> np.uint64(place) & np.uint64(1)
             expected = np.full(values.shape, np.nan)
-            expected[row, column[key]] = uniform
+            expected[row, column[key]] = rows["uniform"]
             found = [keys[k] for k in present]
             known_for_all(found, expected, flags)
             yield Columns(variant, found, cases, values, flags, expected, self.numbered(cases))
@@ -124,7 +160,7 @@ def gather(
     `cluster` is the column that says which cases hang together; rows without it stand alone.
     """
     assert len(subsets) <= 64, "a score has 64 bits for the subsets that it belongs to"
-    variants: dict[Key, list[tuple[NDArray[Any], ...]]] = {}
+    stack = Stack()
     cases: dict[str, int] = {}
     keys: dict[Key, int] = {}
     models: set[str] = set()
@@ -132,12 +168,12 @@ def gather(
     clusters: dict[str, str] = {}
     facts: dict[tuple[str, str], pl.DataFrame] = {}
     for part in parts:
-        models.update(part["model"].unique())
         if cluster in part.columns:
             clusters.update(part.select("case", pl.col(cluster).cast(pl.String)).drop_nulls().unique().rows())
         costs.append(cost_sums(part))
         wanted = {name for condition in subsets.values() for name in condition.meta.root_names()}
         rows = with_columns(part.filter(pl.col("metric").is_in(list(metrics))), {*wanted, "uniform"})
+        models.update(rows["model"].unique())  # one that has no score of its own is not summed up with others
         if len(rows) and (rows["model"][0], rows["case"][0]) not in facts:
             there = [name for name in FACTS if name in rows.columns]
             facts[rows["model"][0], rows["case"][0]] = rows.select("model", "case", *there).unique(["model", "case"])
@@ -153,9 +189,9 @@ def gather(
                 bits |= group[f"in {name}"].to_numpy().astype(np.uint64) << np.uint64(place)
             code = np.full(len(group), keys.setdefault(key, len(keys)), np.uint16)
             uniform = group["uniform"].to_numpy().astype(np.float64)
-            variants.setdefault(variant, []).append((coded, code, value, bits, uniform))
+            stack.add(variant, case=coded, key=code, value=value, bits=bits, uniform=uniform)
     return Gathered(
-        variants, cases, keys, frozenset(models), mean_costs(costs), list(subsets), all_facts(facts.values()), clusters
+        stack, cases, keys, frozenset(models), mean_costs(costs), list(subsets), all_facts(facts.values()), clusters
     )
 
 

@@ -14,9 +14,10 @@ from heatproof.results.columns import VARIANT, gather
 from heatproof.results.contest import ALPHA, holm, sign_test
 from heatproof.results.run import Results
 from heatproof.results.sentences import listed
-from heatproof.results.statistics import bootstrap_means, interval, stretch
+from heatproof.results.statistics import Sample, at_ends, bootstrap_means
 from heatproof.results.tables import shown_lines
 from heatproof.results.verdict import methods_of, shown_variants
+from heatproof.story import MetricWords
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +93,7 @@ def compare(runs: Sequence[Results | Path | str], *, seed: int = 0, progress: Pr
             notes.append(f"{name} has other cases than {base_name} ({why}), so there are no differences case by case.")
         elif run is not base:
             scores = case_scores(run)
-            found = differences(base_scores, scores, seed, better_when_higher(base))
+            found = differences(base_scores, scores, seed, base.story.metric)
             lines = lines.join(found, on=[*VARIANT, "explainer", "target"], how="left", maintain_order="left")
             if found.is_empty():
                 notes.append(f"{name} and {base_name} have no explainer, or no case, in common.")
@@ -252,25 +253,24 @@ DIFFERENCE: dict[str, Any] = {
 }
 
 
-def differences(base: CaseScores, other: CaseScores, seed: int, higher_is_better: Mapping[str, bool]) -> pl.DataFrame:
+def differences(base: CaseScores, other: CaseScores, seed: int, metrics: Mapping[str, MetricWords]) -> pl.DataFrame:
     """The differences of `other` to `base` over their common cases: a row per variant and line that both have."""
     partners = {line: found for line in other.lines if (found := partner(line, other, base)) is not None}
-    batches: dict[bytes, list[Paired]] = {}
-    for pair in paired(base, other, partners):
-        batches.setdefault(pair.common.tobytes(), []).append(pair)
+    batches: dict[tuple[bytes, tuple[float, float]], list[Paired]] = {}
+    for pair in paired(base, other, partners, metrics):
+        batches.setdefault((pair.common.tobytes(), pair.words.range), []).append(pair)
     rows = []
-    for batch in batches.values():
+    for (_, (least, most)), batch in batches.items():
         columns, clusters = np.stack([pair.values for pair in batch], 1), batch[0].clusters
-        lows, highs = interval(bootstrap_means(columns, seed, clusters=clusters))
+        means, shares = mean_of(columns.T), np.array([pair.are_shares for pair in batch])
+        sample = Sample.of(columns, means, clusters, (least - most, most - least), shares)
+        lows, highs = sample.around(bootstrap_means(columns, seed, clusters=clusters))
         chosen = [place for place, pair in enumerate(batch) if pair.is_tested]
         p = dict(zip(chosen, sign_test(columns[:, chosen], seed, clusters).tolist(), strict=True)) if chosen else {}
         for place, pair in enumerate(batch):
-            if there := pair.independent:
-                mean, factor = float(np.nanmean(pair.values)), float(stretch(np.array(there)))
-                low, high = mean - factor * (mean - lows[place]), mean + factor * (highs[place] - mean)
-                ends = (low, high) if there > 1 else (None, None)  # of one case there is no interval
-                superior = pair.superior(higher_is_better[pair.named["metric"]])
-                numbers = (pair.cases, mean, *ends, superior, p.get(place))
+            if there := sample.counts[place]:
+                ends = (float(lows[place]), float(highs[place])) if there > 1 else (None, None)
+                numbers = (pair.cases, float(means[place]), *ends, pair.superior, p.get(place))
                 rows.append(pair.named | dict(zip(tuple(DIFFERENCE)[1:], numbers, strict=True)))
     words = dict.fromkeys((*VARIANT, "explainer", "target"), pl.String)
     return pl.DataFrame(rows, schema={**words, **DIFFERENCE})
@@ -278,12 +278,17 @@ def differences(base: CaseScores, other: CaseScores, seed: int, higher_is_better
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """One line of two runs: its names, the cases that both have, and the differences on these (NaN where undefined)."""
+    """One line of two runs: its names, the cases that both have, and the differences on these (NaN where undefined).
+
+    `are_shares` says whether both runs count how often something was so: each score is an end of the range.
+    """
 
     named: dict[str, str]
     common: NDArray[np.str_]
     values: NDArray[np.float64]
     clusters: NDArray[np.int64] | None
+    words: MetricWords
+    are_shares: bool
     is_tested: bool
 
     @property
@@ -291,30 +296,31 @@ class Paired:
         return int((~np.isnan(self.values)).sum())
 
     @property
-    def independent(self) -> int:
-        """How many clusters have a difference."""
-        return self.cases if self.clusters is None else len(np.unique(self.clusters[~np.isnan(self.values)]))
-
-    def superior(self, higher_is_better: bool) -> float:
+    def superior(self) -> float:
         """How often the second run is better on the same case, ties halved."""
-        ahead = self.values[~np.isnan(self.values)] * (1 if higher_is_better else -1)
+        ahead = self.values[~np.isnan(self.values)] * (1 if self.words.higher_is_better else -1)
         return float(((ahead > 0) + 0.5 * (ahead == 0)).mean())
 
 
-def paired(base: CaseScores, other: CaseScores, partners: Mapping[Line, Line]) -> Iterator[Paired]:
+def paired(
+    base: CaseScores, other: CaseScores, partners: Mapping[Line, Line], metrics: Mapping[str, MetricWords]
+) -> Iterator[Paired]:
     """Every variant and line of both, on their common cases."""
     for variant, (cases, lines) in other.values.items():
         base_cases, base_lines = base.values.get(variant, (np.zeros(0, np.int64), {}))
         common, ours, theirs = np.intersect1d(other.names[cases], base.names[base_cases], return_indices=True)
         clusters = None if other.clusters is None else other.clusters[cases][ours]
+        words = metrics[variant[0]]
         for line, values in lines.items():
             match = partners.get(line)
             if match is not None and match in base_lines and len(common):
                 named = dict(zip(VARIANT, variant, strict=True)) | {"explainer": line[0], "target": line[1]}
                 named["against"] = in_words(match)
-                apart = values[ours] - base_lines[match][theirs]
+                sides = np.stack([values[ours], base_lines[match][theirs]], 1)
+                apart = sides[:, 0] - sides[:, 1]
                 apart = np.where(np.abs(apart) <= ROUNDING, 0.0, apart)
-                yield Paired(named, common, apart, clusters, other.is_tested(variant, line))
+                shares = bool(at_ends(sides, words.range).all())
+                yield Paired(named, common, apart, clusters, words, shares, other.is_tested(variant, line))
 
 
 def partner(line: Line, other: CaseScores, base: CaseScores) -> Line | None:

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from heatproof.lazy import np
-from heatproof.results.statistics import LEVEL, Sample, bootstrap_means, cluster_sums, over_models, quantiles
+from heatproof.results.statistics import LEVEL, Sample, at_ends, bootstrap_means, cluster_sums, over_models
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class Contest:
     clusters          a number per case; cases of the same number are not independent
     higher_is_better  which of two scores is the better one
     models            the same scores by model (models, cases, entrants), where there are several
-    span              how far apart two scores can be
+    ends              the lowest and highest scores that there are
     """
 
     values: Values
@@ -43,7 +43,7 @@ class Contest:
     seed: int
     clusters: NDArray[np.int64] | None = None
     models: Values | None = None
-    span: float = math.inf
+    ends: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def count(self) -> int:
@@ -87,9 +87,11 @@ class Contest:
     def difference_intervals(self) -> tuple[Values, Values]:
         """Low and high ends of the 95 % intervals of the differences; NaN where there is one cluster only."""
         lows, highs = [], []
+        span, shares = self.ends[1] - self.ends[0], at_ends(self.values, self.ends)
         for place in range(self.count):
             apart = self.values[:, [place]] - self.values
-            sample = Sample.of(apart, self.differences[place], self.clusters, (-self.span, self.span))
+            both = shares[place] & shares  # two that hit alike on all cases seen may yet differ on the next one
+            sample = Sample.of(apart, self.differences[place], self.clusters, (-span, span), both)
             low, high = sample.around(self.resampled[:, [place]] - self.resampled)
             low[place] = high[place] = 0.0
             lows.append(low)
@@ -176,8 +178,8 @@ class Contest:
         """The rank of each entrant (1 is best, ties shared), and the ends of its 95 % interval over resamples."""
         sign = 1.0 if self.higher_is_better else -1.0
         drawn = np.sort(ranks_of(sign * self.resampled), axis=0)
-        low, high = quantiles(drawn, (ALPHA / 2, 1 - ALPHA / 2))
-        return ranks_of(sign * self.means[None])[0], low, high
+        left_out = int(ALPHA / 2 * (len(drawn) - 1))  # at either end; between two ranks there is none
+        return ranks_of(sign * self.means[None])[0], drawn[left_out], drawn[-1 - left_out]
 
     @cached_property
     def mean_ranks(self) -> Values:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from heatproof.story import MetricWords
 NO_BETTER = "†"
 """Stands behind the score of a method that does not surely beat every floor."""
 TIES = 1e-12
+HEAD = 14
+"""Letters of a heading that are as wide as a score with its interval and marks."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,6 @@ class Marked:
         """Half of the 95 % interval; of a single case there is none."""
         low, high = self.cell.low, self.cell.high
         return None if low is None or high is None else (high - low) / 2
-
-    @property
-    def around(self) -> str:
-        return "" if self.half is None else f"{100 * self.half:.1f}"
 
     @property
     def marks(self) -> str:
@@ -254,7 +253,7 @@ def as_markdown(run: Results) -> str:
 
     def score(marked: Marked) -> str:
         mean = f"**{marked.mean}**" if marked.best else marked.mean
-        return " ".join(filter(None, [mean, f"±{marked.around}" if marked.around else "", marked.marks]))
+        return " ".join(filter(None, [mean, marked.cell.around, marked.marks]))
 
     parts = []
     for table in paper_tables(run):
@@ -272,13 +271,15 @@ def as_latex(run: Results) -> str:
 
     def score(marked: Marked) -> str:
         mean = f"\\textbf{{{marked.mean}}}" if marked.best else marked.mean
-        around = f" $\\pm$ {marked.around}" if marked.around else ""
-        return mean + around + (f"\\,\\textsuperscript{{{latex(marked.marks)}}}" if marked.marks else "")
+        around = latex(marked.cell.around)
+        return " ".join(filter(None, [mean, around])) + (
+            f"\\,\\textsuperscript{{{latex(marked.marks)}}}" if marked.marks else ""
+        )
 
     parts = ["% Needs \\usepackage{booktabs}.\n"]
     benchmark = str(run.manifest["configuration"]["benchmark"])
     for table in paper_tables(run):
-        lines = [" & ".join(map(latex, table.heads)), "\\midrule"]
+        lines = [" & ".join(map(stacked, table.heads)), "\\midrule"]
         for place, row in enumerate(table.rows):
             if row.line.is_baseline and place and not table.rows[place - 1].line.is_baseline:
                 lines.append("\\midrule")
@@ -295,6 +296,15 @@ def as_latex(run: Results) -> str:
             "  \\end{tabular}\n\\end{table}\n"
         )
     return "\n".join(parts)
+
+
+def stacked(head: str) -> str:
+    """A heading in LaTeX, over several lines where it is wider than the numbers below it."""
+    lines = textwrap.wrap(head, HEAD, break_long_words=False, break_on_hyphens=False)
+    if len(lines) < 2:
+        return latex(head)
+    written = r" \\ ".join(map(latex, lines))
+    return rf"\shortstack[r]{{{written}}}"
 
 
 FORMATS: dict[str, Callable[[Results], str]] = {

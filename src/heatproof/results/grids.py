@@ -33,8 +33,9 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A row per explainer, a column per value of the axis."""
+    """A row per explainer, a column per value of the axis; `metric` is what people call it."""
 
+    metric: str
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, tuple[GridCell, ...]], ...]
@@ -45,6 +46,12 @@ class Grid:
         """The lowest and the highest mean."""
         means = [one.mean for _, cells in self.rows for one in cells if one.mean is not None]
         return min(means, default=0.0), max(means, default=0.0)
+
+    @cached_property
+    def counts(self) -> tuple[int | None, ...]:
+        """How many cases the means of each column rest on; None where these differ."""
+        found = [{cells[place].n for _, cells in self.rows if cells[place].n} for place in range(len(self.heads))]
+        return tuple(counts.pop() if len(counts) == 1 else None for counts in found)
 
     def shade(self, cell: GridCell) -> float:
         """Where between the worst and the best of the grid a mean lies, from 0 to 1."""
@@ -78,7 +85,7 @@ def grids(run: Results) -> list[Grid]:
                 if len(members) >= FEWEST:
                     rows = grid_rows(run, lines, axis, list(members.values()))
                     title = f"{words.title} {said} ({kept})"
-                    found.append(Grid(title, tuple(members), rows, words.higher_is_better))
+                    found.append(Grid(words.title, title, tuple(members), rows, words.higher_is_better))
     return found
 
 

@@ -88,11 +88,10 @@ def known_ends(columns: Columns, words: MetricWords, families: Mapping[str, str]
                 ),
             )
         if families.get(explainer) == "ceiling":
-            end = words.range[1 if words.higher_is_better else 0]
             yield Check(
                 f"ceiling: {under}",
-                abs(float(score.mean()) - end) <= EXACT,
-                f"The true mask scores {100 * score.mean():.1f} % where {100 * end:.0f} % is the best there is.",
+                abs(float(score.mean()) - words.best) <= EXACT,
+                f"The true mask scores {100 * score.mean():.1f} % where {100 * words.best:.0f} % is the best there is.",
             )
 
 
@@ -110,9 +109,8 @@ def chance_may_differ(off: NDArray[np.float64]) -> float | None:
 
 
 def silence(held: Sequence[Judged]) -> Check:
-    """Few maps may be unusable; a ceiling has none where the truth that it shows is missing and another is not."""
-    judged_by_maps = (e for judged in held for e in judged.entrants if e.family != "ceiling")
-    worst = max(judged_by_maps, key=lambda entrant: entrant.undefined)
+    """Few maps of methods may be unusable; floors and ceilings have none by nature where a score takes contrasts."""
+    worst = max((method for judged in held for method in judged.methods), key=lambda method: method.undefined)
     if worst.undefined == 0:
         return Check("undefined scores", True, "Every map has its score.")
     return Check(

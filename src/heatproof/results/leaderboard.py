@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -116,9 +116,16 @@ class Block:
         """The columns in which the two readings differ."""
         return np.flatnonzero((np.isnan(self.values) & ~np.isnan(self.whole)).any(0))
 
-    def sample(self, values: NDArray[np.float64], mean: NDArray[np.float64], words: MetricWords) -> Sample:
-        """What intervals of the columns' means rest on."""
-        return Sample.of(values, mean, self.clusters, words.range)
+    def sample(
+        self, values: NDArray[np.float64], mean: NDArray[np.float64], scale: Scale, keys: Sequence[Key]
+    ) -> Sample:
+        """What intervals of the columns' means rest on.
+
+        A ceiling is made of the truth: that it has the best score on every case is no estimate.
+        """
+        sample = Sample.of(values, mean, self.clusters, scale.words.range)
+        is_ceiling = np.array([scale.families.get(explainer) == "ceiling" for *_, explainer in keys], dtype=bool)
+        return replace(sample, same=sample.same & ~(is_ceiling & (mean == scale.words.best)))
 
 
 Drawn: TypeAlias = "tuple[Block, NDArray[np.float64], NDArray[np.float64]]"
@@ -127,15 +134,26 @@ Drawn: TypeAlias = "tuple[Block, NDArray[np.float64], NDArray[np.float64]]"
 
 def resampled(scores: Gathered, metrics: Sequence[str], seed: int) -> Iterator[list[Drawn]]:
     """All blocks, as many at a time as go through one bootstrap."""
-    for group in groups(scores.columns(metrics)):
-        blocks = [block for columns in group for block in subset_blocks(columns, scores.subsets)]
+    every = (portions(group, scores.subsets) for group in groups(scores.columns(metrics)))
+    for blocks in chain.from_iterable(every):
         readings = [block.values for block in blocks] + [block.whole[:, block.gaps] for block in blocks]
         ends = np.cumsum([reading.shape[1] for reading in readings])[:-1]
-        means = np.split(bootstrap_means(np.hstack(readings), seed, clusters=group[0].clusters), ends, axis=1)
+        means = np.split(bootstrap_means(np.hstack(readings), seed, clusters=blocks[0].clusters), ends, axis=1)
         yield [
             (block, plain, filled_in(plain, block.gaps, filled))
             for block, plain, filled in zip(blocks, means, means[len(blocks) :], strict=False)
         ]
+
+
+def portions(group: Iterable[Columns], subsets: Sequence[str]) -> Iterator[list[Block]]:
+    """The blocks of variants that have the same cases, as many at a time as fit into HELD values."""
+    held: list[Block] = []
+    for block in chain.from_iterable(subset_blocks(columns, subsets) for columns in group):
+        if held and (len(held) + 1) * block.values.size > HELD:
+            yield held
+            held = []
+        held.append(block)
+    yield held
 
 
 def filled_in(means: NDArray[np.float64], gaps: NDArray[np.int64], filled: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -185,12 +203,12 @@ def case_lines(
         mean = np.where(defined, lines, 0.0).sum(1) / counts
         std = np.sqrt((np.where(defined, lines - mean[:, None], 0.0) ** 2).sum(1) / counts)
         undefined = silent / (counts + silent)
-    sample = block.sample(values, mean, scale.words)
+    sample = block.sample(values, mean, scale, block.keys)
     low, high = sample.around(means)
     mean_all, low_all, high_all, rest_on = mean.copy(), low.copy(), high.copy(), sample.counts.copy()
     if len(gaps := block.gaps):
         mean_all[gaps] = np.nanmean(block.whole[:, gaps], axis=0)
-        sample = block.sample(block.whole[:, gaps], mean_all[gaps], scale.words)
+        sample = block.sample(block.whole[:, gaps], mean_all[gaps], scale, [block.keys[gap] for gap in gaps])
         low_all[gaps], high_all[gaps] = sample.around(means_all[:, gaps])
         rest_on[gaps] = sample.counts
     shares = quantiles(ordered, (0.5, 0.0, 0.2, 0.8, 1.0))

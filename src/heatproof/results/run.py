@@ -88,9 +88,6 @@ class Results:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Who leads, who cannot be told apart, against floors, by cost, and how surely: see docs/verdict.md.
-
-        A run that is older than verdicts has an empty one.
-        """
-        path = self.files.path(VERDICT)
-        return read_verdict(self.files.read_json(path)) if path.is_file() else Verdict()
+        """Who leads, who cannot be told apart, against floors, by cost, and how surely: see docs/verdict.md."""
+        self.require_verdict()
+        return read_verdict(self.files.read_json(self.files.path(VERDICT)))

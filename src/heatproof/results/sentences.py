@@ -61,6 +61,8 @@ def lead(judged: Judged, words: MetricWords, story: Story) -> str:
         return (
             f"{where}, {names[0]} leads, but {listed(names[1:])} cannot be told apart from it: {words.title} {scores}."
         )
+    if len(tied) == len(methods):
+        return f"{where}, nobody leads: {listed(names)} cannot be told apart: {words.title} {scores}."
     return f"{where}, {listed(names)} lead and cannot be told apart: {words.title} {scores}."
 
 
@@ -84,7 +86,8 @@ def cost(judged: Judged) -> str:
     cheapest = min(priced, key=seconds, default=None)
     found = []
     if cheapest is not None and cheapest is not first and first.seconds and seconds(cheapest) < 0.5 * first.seconds:
-        found.append(f"Of those that lead, {cheapest.short} costs {fraction(cheapest, first)} of {first.short}")
+        among = "Of these" if len(leading) == len(methods) else "Of those that lead"
+        found.append(f"{among}, {cheapest.short} costs {fraction(cheapest, first)} of {first.short}")
     others = [entrant for entrant in methods if entrant not in leading and entrant.is_pareto and entrant.seconds]
     base = cheapest or first
     if others and base.seconds:

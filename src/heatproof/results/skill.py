@@ -46,7 +46,10 @@ class Scale:
         both = np.concatenate([means[None], resampled])
         found = np.full_like(both, np.nan)
         ends: dict[tuple[str, ...], tuple[NDArray[np.float64], NDArray[np.float64]] | None] = {}
-        for place, (model, target, _) in enumerate(keys):
+        explained = {target for _, target, _ in keys if target}
+        for place, (model, own, _) in enumerate(keys):
+            # What explains no quantity has the scale of the only one there is; of several, that of all their floors.
+            target = own or (next(iter(explained)) if len(explained) == 1 else "")
             if (model, target) not in ends:
                 ends[model, target] = self.ends(keys, both, model, target)
             if (here := ends[model, target]) is not None:
@@ -73,7 +76,7 @@ class Scale:
         floors = [place for place, family in here if family == "floor"]
         ceilings = [place for place, family in here if family == "ceiling"]
         best = np.fmax if self.words.higher_is_better else np.fmin
-        end = self.words.range[1 if self.words.higher_is_better else 0]
+        end = self.words.best
         if not floors or not (ceilings or np.isfinite(end)):
             return None
         ceiling = best.reduce(means[:, ceilings], axis=1) if ceilings else np.full(len(means), end)

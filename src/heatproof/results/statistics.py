@@ -116,7 +116,7 @@ class Sample:
     """What an interval rests on, by column.
 
     counts       independent values, or clusters of them
-    same         whether all values are the same
+    same         whether all values are the same end of the range
     least, most  the lowest and highest values that there are
     reach        how much further the interval reaches to the side of a tail; see `reach`
     """
@@ -135,17 +135,23 @@ class Sample:
         mean: NDArray[np.float64],
         clusters: NDArray[np.int64] | None = None,
         ends: tuple[float, float] = (-math.inf, math.inf),
+        shares: NDArray[np.bool_] | None = None,
     ) -> Sample:
-        """Of values (cases, columns) and their means; undefined values (NaN) do not count."""
+        """Of values (cases, columns) and their means; undefined values (NaN) do not count.
+
+        `shares` says which columns count how often something was so: by default those whose values are all at an end.
+        """
         counts = independent(~np.isnan(values), clusters)
         same = np.fmax.reduce(values, axis=0) == np.fmin.reduce(values, axis=0)
-        return cls(mean, counts, same, *ends, reach(values, mean, clusters))
+        return cls(mean, counts, same & (at_ends(values, ends) if shares is None else shares), *ends,
+                   reach(values, mean, clusters))  # fmt: skip
 
     def around(self, means: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The 95 % interval of the mean from bootstrap means (resamples, columns); NaN where there is one value only.
 
-        Values that are all the same spread not at all, but those not seen may: the interval then is that of a share of
-        which n of n were seen (Clopper and Pearson), up to the ends of the range.
+        Values that are all at the same end of the range spread not at all, but those not seen may: the interval then is
+        that of a share of which n of n were seen (Clopper and Pearson). A value inside of the range that all cases have
+        to the last digit is no chance: it has no width.
         """
         low, high = interval(means)
         factor = np.where(self.counts > 1, stretch(self.counts), np.nan)
@@ -157,6 +163,12 @@ class Sample:
             low = np.where(same, self.mean - unseen * (self.mean - self.least), np.maximum(low, self.least))
             high = np.where(same, self.mean + unseen * (self.most - self.mean), np.minimum(high, self.most))
         return low, high
+
+
+def at_ends(values: NDArray[np.float64], ends: tuple[float, float]) -> NDArray[np.bool_]:
+    """Whether all values of a column (cases, columns) are at an end of the range, as where each is a yes or a no."""
+    found: NDArray[np.bool_] = ((values == ends[0]) | (values == ends[1]) | np.isnan(values)).all(0)
+    return found
 
 
 def mean_interval(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import pl
-from heatproof.results.verdict import BASELINES, Entrant, Judged
+from heatproof.results.glances import BASELINES
+from heatproof.results.verdict import Entrant, Judged
 from heatproof.story import Column, MetricWords
 
 if TYPE_CHECKING:
@@ -47,9 +48,24 @@ class Cell:
 
     @property
     def score_text(self) -> str:
-        """The mean and half its interval, in percent."""
-        around = "" if self.low is None or self.high is None else f" ±{50 * (self.high - self.low):.1f}"
-        return f"{100 * self.mean:.1f}{around}"
+        """The mean and what lies around it, in percent."""
+        return " ".join(filter(None, [f"{100 * self.mean:.1f}", self.around]))
+
+    @property
+    def sides(self) -> tuple[float, float] | None:
+        """How far the interval reaches below the mean and above it, in percent; of a single case there is none."""
+        return None if self.low is None or self.high is None else (100 * (self.mean - self.low),
+                                                                   100 * (self.high - self.mean))  # fmt: skip
+
+    @property
+    def around(self) -> str:
+        """Half the interval, or its one side where the mean is as low or as high as there is."""
+        if self.sides is None:
+            return ""
+        below, above = self.sides
+        if is_nothing(below) != is_nothing(above):
+            return f"+0/−{below:.1f}" if is_nothing(above) else f"+{above:.1f}/−0"
+        return f"±{(below + above) / 2:.1f}"
 
     @property
     def about(self) -> str:
@@ -83,16 +99,25 @@ class Cell:
     @property
     def skill_text(self) -> str:
         """Skill with its interval; empty where there is no scale."""
-        if self.skill is None:
-            return ""
+        return self.bare_skill + (f" ({self.skill_ends})" if self.skill_ends else "")
+
+    @property
+    def bare_skill(self) -> str:
+        return "" if self.skill is None else in_hundredths(self.skill)
+
+    @property
+    def skill_ends(self) -> str:
+        """The interval of the skill, where there is one."""
         if self.skill_low is None or self.skill_high is None:
-            return in_hundredths(self.skill)
-        return f"{in_hundredths(self.skill)} ({in_hundredths(self.skill_low)} to {in_hundredths(self.skill_high)})"
+            return ""
+        return f"{in_hundredths(self.skill_low)} to {in_hundredths(self.skill_high)}"
 
 
 @dataclass(frozen=True)
 class Line:
     """An explainer (for one explained quantity) and its scores by metric; `short` is what people read.
+
+    `memory` is the most that explaining took at once, in bytes.
 
     `entrant` is what the contest of the metric that ranks says of it, and `floor` what is said where it does not surely
     beat every floor.
@@ -105,6 +130,7 @@ class Line:
     cells: dict[str, Cell]
     seconds: float | None
     passes: float | None
+    memory: float | None = None
     entrant: Entrant | None = None
     floor: str = ""
     beside: Mapping[Column, Cell] = field(default_factory=dict)
@@ -118,11 +144,17 @@ class Line:
     @property
     def rank_text(self) -> str:
         """The rank, and the interval that it lies in where that says more."""
-        if self.entrant is None or self.entrant.rank is None:
-            return ""
-        low, high = self.entrant.rank_low, self.entrant.rank_high
-        around = "" if low is None or high is None or low == high else f" ({low:g} to {high:g})"
-        return f"{self.entrant.rank:g}{around}"
+        return self.bare_rank + (f" ({self.rank_ends})" if self.rank_ends else "")
+
+    @property
+    def bare_rank(self) -> str:
+        return "" if self.entrant is None or self.entrant.rank is None else f"{self.entrant.rank:g}"
+
+    @property
+    def rank_ends(self) -> str:
+        """The interval of the rank, where it says more."""
+        low, high = (None, None) if self.entrant is None else (self.entrant.rank_low, self.entrant.rank_high)
+        return "" if low is None or high is None or low == high else f"{low:g} to {high:g}"
 
 
 @dataclass(frozen=True)
@@ -180,13 +212,17 @@ class Board:
         return found
 
     def column_heading(self, metric: MetricWords, column: Column | None = None) -> str:
-        """That of a metric; where several columns show it, with this one's truth, or pooling where that is the same."""
+        """That of a metric; where several columns show it, with what tells this one from the others."""
+        return f"{metric.heading} {self.told_by(metric, column)}".rstrip()
+
+    def told_by(self, metric: MetricWords, column: Column | None = None) -> str:
+        """A column's truth, or pooling where the truth is the same; empty where no other column shows the metric."""
         shown = [one for one in (*self.shown, *self.beside) if one.metric == metric.name]
         if len(shown) < 2:
-            return metric.heading
+            return ""
         this = column or shown[0]
         same_truth = all(one.ground_truth == this.ground_truth for one in shown)
-        return f"{metric.heading} {this.pooling if same_truth else this.ground_truth}"
+        return this.pooling if same_truth else this.ground_truth
 
     @property
     def same_n(self) -> int | None:
@@ -198,6 +234,11 @@ class Board:
     def heading(self) -> str:
         """The title, with what is true of all numbers."""
         return self.title if self.same_n is None else f"{self.title}, n = {self.same_n}"
+
+
+def is_nothing(percent: float) -> bool:
+    """Whether it is shown as 0.0."""
+    return percent < 0.05
 
 
 def in_hundredths(value: float) -> str:
@@ -285,7 +326,8 @@ def read_line(explainer: str, short: str, target: str, families: Mapping[str, st
     cells = {row["metric"]: read_cell(row) for row in rows}
     first: dict[str, Any] = group.row(0, named=True)
     family = families.get(explainer, "raw")
-    return Line(explainer, short, target, family, cells, first["seconds_per_case"], first["passes_per_case"])
+    costs = (first[name] for name in ("seconds_per_case", "passes_per_case", "peak_memory"))
+    return Line(explainer, short, target, family, cells, *costs)
 
 
 def read_cell(row: Mapping[str, Any]) -> Cell:

@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import combinations
-from string import ascii_letters, digits
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heatproof.lazy import np, pl
 from heatproof.results.agreement import Agreement, Orders, Reading, Standing
 from heatproof.results.columns import VARIANT, Columns, Gathered, Key
 from heatproof.results.contest import Contest
+from heatproof.results.glances import BASELINES, Field, Glance, against_floor, field_of, glances
 from heatproof.results.health import Check, checks
 from heatproof.story import Story
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-BASELINES = ("floor", "ceiling", "raw")
-"""Families that are not judged, but judged by."""
-HEARD = 0.5
-"""Share of the cases that an entrant must have a score for, where it is not known what a uniform map would get."""
-LETTERS = ascii_letters + digits
 
 
 @dataclass(frozen=True)
@@ -120,8 +111,7 @@ class Judged:
         floor = next((e for e in self.entrants if e.short == entrant.no_better_than and e.is_baseline), None)
         if floor is None:
             return ""
-        is_ahead = entrant.mean > floor.mean if higher_is_better else entrant.mean < floor.mean
-        return f"{'not surely' if is_ahead else 'no'} better than {floor.short}"
+        return against_floor(entrant.mean, floor.mean, floor.short, higher_is_better)
 
     def pair(self, first: int, second: int) -> Pair | None:
         return next((pair for pair in self.pairs if (pair.first, pair.second) == (first, second)), None)
@@ -129,13 +119,17 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All that is said of a run; `contests` has that of the metric and quantity that rank first."""
+    """All that is said of a run; `contests` has that of the metric and quantity that rank first.
+
+    `glances` are at all readings over all cases that the tables do not show first.
+    """
 
     contests: tuple[Judged, ...] = ()
     agreements: tuple[Agreement, ...] = ()
     standings: tuple[Standing, ...] = ()
     checks: tuple[Check, ...] = ()
     sentences: tuple[str, ...] = field(default=())
+    glances: tuple[Glance, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""
@@ -160,6 +154,7 @@ def read_verdict(content: Mapping[str, Any]) -> Verdict:
         tuple(known(Standing, entry) for entry in content["standings"]),
         tuple(known(Check, entry) for entry in content["checks"]),
         tuple(content["sentences"]),
+        tuple(known(Glance, entry) for entry in content.get("glances", ())),
     )
 
 
@@ -218,20 +213,22 @@ def judge(evidence: Evidence) -> Verdict:
         tuple(evidence.orders.standings()),
         tuple(checks(evidence.scores, evidence.story, evidence.families, evidence.failures, held)),
     )
-    return replace(found, sentences=tuple(sentences(found, evidence.story)))
+    seen = {(judged.metric, judged.ground_truth, judged.pooling, judged.target) for judged in held}
+    further = glances(evidence.scores, evidence.story.metric, evidence.families, evidence.short, evidence.seed, seen)
+    return replace(found, sentences=tuple(sentences(found, evidence.story)), glances=tuple(further))
 
 
 def contests(evidence: Evidence) -> Iterator[Judged]:
     """One for each explained quantity and column of the tables, in the order in which they are shown."""
     story = evidence.story
-    columns = list(
-        evidence.scores.columns(
-            [words.name for words in story.metrics], shown_variants(story, evidence.scores.variants)
-        )
-    )
-    targets = sorted({target for found in columns for _, target, _ in found.keys if target}, key=place_of(story))
+    shown = shown_variants(story, evidence.scores.variants)
+
+    def columns() -> Iterator[Columns]:  # read anew each time, which takes less memory than to keep them
+        return evidence.scores.columns([words.name for words in story.metrics], shown)
+
+    targets = sorted({target for found in columns() for _, target, _ in found.keys if target}, key=place_of(story))
     for target in targets or [""]:
-        for found in columns:
+        for found in columns():
             if (judged := contest(evidence, found, target)) is not None:
                 yield judged
 
@@ -247,69 +244,29 @@ def shown_variants(story: Story, variants: Collection[Key]) -> list[Key]:
     if story.columns:
         chosen = [(column.metric, column.ground_truth, column.pooling) for column in story.columns]
         return [variant for variant in chosen if variant in variants]
-    return [variant for variant in variants if variant[2] in ("", *story.poolings[:1])]
+    first = [*story.poolings, *(variant[2] for variant in variants if variant[2])][:1]
+    return [variant for variant in variants if variant[2] in ("", *first)]
 
 
 def contest(evidence: Evidence, columns: Columns, target: str) -> Judged | None:
-    """The explainers of this quantity, and those that know nothing of the model, on the cases that all of them have."""
+    """What is said of the explainers of this quantity; None where there is nobody to judge."""
     words = evidence.story.metric[columns.variant[0]]
-    names, by_model = side_by_side(columns, target)
-    families = [evidence.families.get(explainer, "raw") for _, explainer in names]
-    there = ~np.isnan(by_model).any((0, 2))
-    if not there.any() or not any(family not in BASELINES for family in families):
-        return None
-    by_model = by_model[:, there]
-    clusters = None if columns.clusters is None else columns.clusters[there]
-    held = Contest(
-        by_model.mean(0),
-        words.higher_is_better,
-        evidence.seed,
-        clusters,
-        by_model if len(by_model) > 1 else None,
-        words.range[1] - words.range[0],
-    )
-    return judged(evidence, columns.variant, target, names, families, held)
+    found = field_of(columns, target, words, evidence.families, evidence.seed)
+    return None if found is None else judged(evidence, columns.variant, target, found)
 
 
-def side_by_side(columns: Columns, target: str) -> tuple[list[tuple[str, str]], NDArray[np.float64]]:
-    """What is compared (target, explainer), and its scores (models, cases, entrants).
-
-    Left out is what some model has not at all. A map that is missing counts as a uniform one; where it is not known
-    what that would get, only cases that all entrants have can be compared, so that one that has few is left out.
-    """
-    models = sorted({model for model, *_ in columns.keys})
-    place = {key: at for at, key in enumerate(columns.keys)}
-    names = list(dict.fromkeys((t, e) for _, t, e in columns.keys if t in ("", target)))
-    names = [name for name in names if all((model, *name) in place for model in models)]
-    whole = columns.whole
-    found = np.stack([whole[:, [place[(model, *name)] for name in names]] for model in models])
-    defined = np.all(~np.isnan(found), axis=0)
-    heard = defined.sum(0) >= HEARD * defined.any(1).sum()
-    kept = np.flatnonzero(heard & defined.any(0))
-    return [names[at] for at in kept], found[:, :, kept]
-
-
-def judged(
-    evidence: Evidence,
-    variant: Key,
-    target: str,
-    names: Sequence[tuple[str, str]],
-    families: Sequence[str],
-    held: Contest,
-) -> Judged:
+def judged(evidence: Evidence, variant: Key, target: str, found: Field) -> Judged:
     """What a contest showed, methods first."""
     lines = leaderboard_lines(evidence.table, variant)
-    methods = [place for place in held.order if families[place] not in BASELINES]
+    names, families, held, methods = found.names, found.families, found.contest, found.methods
     order = methods + [place for place in held.order if families[place] in BASELINES]
-    floors = [place for place in held.order if families[place] == "floor"]
-    alone = held.only(methods)
-    letters = group_letters([group for group in held.groups(methods) if len(group) > 1])
+    alone, letters = held.only(methods), found.letters
     ranks = {place: [float(side[k]) for side in (*alone.ranks, alone.mean_ranks)] for k, place in enumerate(methods)}
     costs = {place: lines[names[place]]["seconds_per_case"] for place in methods}
     entrants = []
     for place in order:
         line = lines[names[place]]
-        undefeated = [floor for floor in floors if place in ranks and not held.is_better(place, floor)]
+        undefeated = found.undefeated(place) if place in ranks else []
         rank = dict(zip(("rank", "rank_low", "rank_high", "mean_rank"), ranks.get(place, [None] * 4), strict=True))
         explainer = names[place][1]
         entrants.append(
@@ -362,15 +319,6 @@ def leaderboard_lines(table: pl.DataFrame, variant: Key) -> dict[tuple[str, str]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for line in chosen.iter_rows(named=True):  # a line that sums up models comes behind theirs
         found[line["target"], line["explainer"]] = line
-    return found
-
-
-def group_letters(groups: Sequence[Sequence[int]]) -> dict[int, str]:
-    """A letter for each group, the best group's first."""
-    found: dict[int, str] = {}
-    for letter, group in zip(LETTERS, groups, strict=False):
-        for place in group:
-            found[place] = found.get(place, "") + letter
     return found
 
 

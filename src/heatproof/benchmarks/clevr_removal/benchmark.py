@@ -187,6 +187,10 @@ class ClevrRemoval(Benchmark):
                 words=words.WORDS,
                 examples={case: f"{one.question.text} {in_words(one.question.answer)}" for case, one in shown.items()},
                 captions={case: words.caption(one, self.intervene) for case, one in shown.items()},
+                companions={
+                    case: words.companions(network, one, self.intervene)
+                    for case, one in islice(shown.items(), pictures_kept(*shape) if fingerprint else 0)
+                },
                 facts=words.FACTS,
                 cluster=questions_of.PICTURE,
                 repeats=questions_of.repeated([one.question for one in chosen]),

@@ -1,7 +1,7 @@
 """Maps that are painted from what is known of the objects: the ceiling, and a floor that knows only how large they are.
 
-They need cases with regions and effects, which this benchmark alone has, so they are named by their path:
-`heatproof.benchmarks.clevr_removal.painted:TrueEffects`.
+They need cases with regions and effects, which only clevr-removal and svea-removal have: `true_effects`,
+`true_effects:over=sum` and `object_size` are refused in every other run (`heatproof.explainers.spec.BROUGHT`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class ObjectBatch(Batch):
 
 def objects_of(batch: Batch, label: str) -> ObjectBatch:
     if not isinstance(batch, ObjectBatch):
-        raise HeatproofError(f"{label} paints objects and their effects, which only clevr-removal knows.")
+        raise HeatproofError(
+            f"{label} paints objects and their effects, which only clevr-removal and svea-removal know."
+        )
     return batch
 
 

@@ -50,10 +50,10 @@ def score_table(batch: ObjectBatch, relevance: torch.Tensor, poolings: Sequence[
     found: dict[tuple[str, str, str], tuple[Values, Values]] = {}
     signed = relevance.cpu().double().sum(1).numpy()
     for pooling in (*poolings, SIGNED):
-        heatmap = signed if pooling == SIGNED else pool(relevance, pooling).cpu().numpy()
-        heatmap = np.where(usable[:, None, None], heatmap, 0.0)
+        heatmap = np.array(signed if pooling == SIGNED else pool(relevance, pooling).cpu().numpy())
+        heatmap[~usable] = 0.0
         for (metric, truth), values in scores_of(heatmap, regions, truths, objects, pooling == SIGNED).items():
-            says = usable & (np.abs(heatmap).sum((1, 2)) > 0)
+            says = usable & (np.abs(heatmap).reshape(len(heatmap), -1).sum(1) > 0)
             found[metric, truth, pooling] = np.where(says, values, np.nan), uniform_of(uniform, truths, metric, truth)
     masks = {name: mask.cpu().numpy() for name, mask in batch.masks.items()}
     if masks:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heatproof.benchmarks.clevr_removal.effects import LEAST, Asked
 from heatproof.benchmarks.clevr_xai import rows as questions_of
+from heatproof.benchmarks.orders import rank_correlation
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.changed_pictures import folder_of, read_changed, wanted_of
 from heatproof.clevr.interventions import RULES
@@ -56,8 +57,7 @@ def caption(one: Asked, intervention: str) -> str:
 
 def sections(network: Vqa, measured: Sequence[Asked], shown: Sequence[Asked], intervention: str) -> tuple[Section, ...]:
     """Some cases with their changed pictures; what masks say and what is; the network's own consistency."""
-    folder = folder_of(measured[0].question.dataset)
-    plates = [plate(network, one, folder, intervention) for one in shown[:PLATES]]
+    plates = [plate(network, one, intervention) for one in shown[:PLATES]]
     found = [Section("What if it were not there?" if intervention == "remove" else "What if it were another?", plates)]
     if table := masks_table(measured):
         found.append(Section("Do the masks tell the truth?", [table]))
@@ -66,9 +66,10 @@ def sections(network: Vqa, measured: Sequence[Asked], shown: Sequence[Asked], in
     return tuple(found)
 
 
-def plate(network: Vqa, one: Asked, folder: Any, intervention: str) -> Plate:
-    """A case with a picture for every change, the largest effect first."""
+def companions(network: Vqa, one: Asked, intervention: str) -> list[tuple[str, str]]:
+    """The picture as it is and after every change, the largest effect first; under each what it does to the answer."""
     assert one.question.scene is not None
+    folder = folder_of(one.question.dataset)
     wanted = wanted_of([one.question.scene], intervention)
     said = network.answers[one.answer]
     pictures = [(f"as it is: {said}, probability {one.probability:.3f}", address(read_changed(folder, wanted[0])))]
@@ -78,6 +79,12 @@ def plate(network: Vqa, one: Asked, folder: Any, intervention: str) -> Plate:
             f" logit {signed(-one.effects['logit'][place])}, probability {signed(-one.effects['probability'][place])}"
         )
         pictures.append((text, address(read_changed(folder, wanted[1 + place]))))
+    return pictures
+
+
+def plate(network: Vqa, one: Asked, intervention: str) -> Plate:
+    """A case with a picture for every change."""
+    pictures = companions(network, one, intervention)
     title = f"{one.question.text} {in_words(one.question.answer)}"
     return Plate(title, "Under each picture: the network's answer, and what changes of its first one.", pictures)
 
@@ -92,7 +99,8 @@ def address(picture: NDArray[np.uint8]) -> str:
 
 
 def signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
+    """With its sign; what is rounded to nothing has none."""
+    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}") if round(value, 2) else "0.00"
 
 
 def masks_table(measured: Sequence[Asked]) -> Table | None:
@@ -202,12 +210,16 @@ def agreement(table: pl.DataFrame, columns: Sequence[Column]) -> list[str]:
         one, other = (lines.filter(c.condition).select("explainer", "target", "mean") for c in (mass, column))
         both = one.join(other, on=["explainer", "target"], suffix="_effect")
         both = both.filter(~pl.col("explainer").str.split(":").list.first().is_in(NO_METHODS))
-        if len(both) >= 3:
-            rho = both.select(pl.corr("mean", "mean_effect", method="spearman")).item()
-            found.append(f"{column.metric} {rho:.2f}")
-    told = f"Spearman correlation of mass accuracy ({mass.ground_truth}) over {len(both)} methods with "
+        if len(both) > FEWEST:
+            rho, low, high = rank_correlation(both["mean"].to_list(), both["mean_effect"].to_list())
+            found.append(f"{column.metric} {rho:.2f} ({low:.2f} to {high:.2f})")
+    told = (
+        f"Spearman correlation of mass accuracy ({mass.ground_truth}) over {len(both)} methods, with 95 % intervals: "
+    )
     return [told + ", ".join(found) + "."] if found else []
 
 
+FEWEST = 3
+"""Methods whose order tells nothing."""
 NO_METHODS = ("constant", "random", "centre", "edges", "object_size", "true_effects", "oracle", "input_magnitude")
 """Floors and ceilings, which would agree with anything."""

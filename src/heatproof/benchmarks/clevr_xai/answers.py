@@ -47,7 +47,15 @@ def pictures(questions: Sequence[Question], size: int) -> torch.Tensor:
 
 
 def tokens(network: Vqa, questions: Sequence[Question]) -> torch.Tensor:
-    return torch.cat([network.encode(question.text) for question in questions])
+    """Questions as the network takes them; one that it cannot take is an error that names it."""
+    return torch.cat([encoded(network, question) for question in questions])
+
+
+def encoded(network: Vqa, question: Question) -> torch.Tensor:
+    try:
+        return network.encode(question.text)
+    except HeatproofError as problem:
+        raise HeatproofError(f"{question.set} question {question.index}: {problem}") from problem
 
 
 def answer(network: Vqa, questions: Sequence[Question], source: str | None, progress: Progress) -> Answers:

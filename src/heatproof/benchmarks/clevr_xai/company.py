@@ -71,10 +71,10 @@ class Company:
     def objects(self, index: Sequence[int]) -> NDArray[np.bool_]:
         """All objects (B, M, positions) of these questions' pictures, with empty planes behind the last."""
         planes = [objects_of(self.data, self.files[one], self.size) for one in index]
-        most = max(len(each) for each in planes)
-        found = np.zeros((len(index), most, self.size[0] * self.size[1]), dtype=np.bool_)
+        most, positions = max(len(each) for each in planes), self.size[0] * self.size[1]
+        found = np.zeros((len(index), most, positions), dtype=np.bool_)
         for place, each in enumerate(planes):
-            found[place, : len(each)] = each.reshape(len(each), -1)
+            found[place, : len(each)] = each.reshape(len(each), positions)
         return found
 
     def flags(self, kind: str, index: Sequence[int], most: int) -> NDArray[np.bool_]:

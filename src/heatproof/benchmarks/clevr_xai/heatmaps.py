@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,6 +167,22 @@ class OpenedQuestions(OpenedMasks):
         height, width = self.space
         pixels = Image.fromarray(found).resize((width, height), Image.Resampling.BILINEAR)
         return np.asarray(pixels, dtype=np.float32).transpose(2, 0, 1) / np.float32(255)
+
+    @cached_property
+    def has_pictures(self) -> bool:
+        """Whether the data set has pictures, and not scenes and masks only."""
+        try:
+            self.picture(self.asked[rows.PICTURE][0])
+        except HeatproofError:
+            return False
+        return True
+
+    def inputs(self, chunk: Chunk) -> NDArray[Any] | None:
+        if not self.has_pictures:
+            return None
+        files = self.questions(chunk)[rows.PICTURE].to_list()
+        pictures = {file: self.picture(file) for file in dict.fromkeys(files)}
+        return np.stack([pictures[file] for file in files])
 
     def truth(self, chunk: Chunk) -> NDArray[np.bool_]:
         (name,) = self.counts

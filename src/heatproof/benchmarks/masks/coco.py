@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-from heatproof.benchmarks.masks.readers import MaskSource, Truth, box_truth
+from heatproof.benchmarks.masks.readers import MaskSource, Truth, box_truth, checked_size
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.lazy import np
 from heatproof.metrics.mask_scores import INSIDE, OUTSIDE, VOID
@@ -40,7 +41,7 @@ class CocoMasks(MaskSource):
 
     def truth(self, name: str, label: str) -> Truth:
         picture = self.pictures[name]
-        size = int(picture["height"]), int(picture["width"])
+        size = checked_size(picture["height"], picture["width"], str(self.place))
         found = np.full(size, OUTSIDE, np.uint8)
         things = self.objects.get(name, {}).get(label, ())
         for crowd, meaning in ((True, VOID), (False, INSIDE)):
@@ -58,6 +59,7 @@ class CocoMasks(MaskSource):
         tools = mask_tools(self.place)
         try:
             if isinstance(segmentation, list):
+                require_near(segmentation, size, what)
                 runs = tools.merge(tools.frPyObjects(segmentation, *size))
             else:
                 runs = checked_runs(segmentation, size, what)
@@ -87,12 +89,24 @@ def checked_runs(runs: Any, size: tuple[int, int], what: str) -> dict[str, Any]:
     if list(runs["size"]) != list(size):
         raise HeatproofError(f"{what}: its run lengths are of size {list(runs['size'])}, the image is {list(size)}.")
     counts = runs["counts"]
+    if isinstance(counts, list) and not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise HeatproofError(f"{what}: its run lengths must be whole numbers from 0 on.")
     total = sum(counts) if isinstance(counts, list) else sum(decoded_counts(str(counts), what))
     if total != size[0] * size[1]:
         raise HeatproofError(
             f"{what}: its run lengths add up to {total:,} pixels, the image has {size[0] * size[1]:,}."
         )
     return {"size": list(size), "counts": counts}
+
+
+def require_near(polygons: Sequence[Any], size: tuple[int, int], what: str) -> None:
+    """Corners must lie about the picture: pycocotools walks along the edges pixel by pixel, however long they are."""
+    far = 2 * max(size)
+    for polygon in polygons:
+        if not isinstance(polygon, list) or not all(
+            isinstance(value, int | float) and -far <= value <= far for value in polygon
+        ):
+            raise HeatproofError(f"{what}: its polygons must be lists of numbers in or near the image.")
 
 
 def decoded_counts(text: str, what: str) -> list[int]:
@@ -119,7 +133,7 @@ def decoded_counts(text: str, what: str) -> list[int]:
 def corners(thing: Mapping[str, Any], what: str) -> tuple[float, float, float, float]:
     """Left, top, right and bottom of an object's box."""
     box = thing.get("bbox")
-    if not isinstance(box, list) or len(box) != 4 or not all(isinstance(value, int | float) for value in box):
+    if not isinstance(box, list) or len(box) != 4 or not all(isinstance(n, int | float) and isfinite(n) for n in box):
         raise HeatproofError(f"{what} has neither a segmentation nor a bbox of four numbers.")
     left, top, width, height = map(float, box)
     return left, top, left + width, top + height
@@ -148,13 +162,18 @@ def open_coco(place: Path, boxes: bool = False) -> CocoMasks:
             missing = [key for key in keys if not isinstance(entry, dict) or key not in entry]
             if missing:
                 raise HeatproofError(f"{place}: entry {number} of {part} has no {missing[0]!r}.")
+            for key in keys:
+                if key.endswith("id") and not isinstance(entry[key], int | str):
+                    raise HeatproofError(f"{place}: {key} of entry {number} of {part} must be a number or a text.")
+    for number, entry in enumerate(content["images"]):
+        if not isinstance(entry["file_name"], str) or not entry["file_name"].strip("./"):
+            raise HeatproofError(f"{place}: file_name of entry {number} of images must be the name of a file.")
+        checked_size(entry["height"], entry["width"], f"{place}: image {entry['file_name']}")
     categories = {entry["id"]: str(entry["name"]) for entry in content["categories"]}
     files = {entry["id"]: str(PurePosixPath(entry["file_name"]).with_suffix("")) for entry in content["images"]}
-    for entry in content["images"]:
-        if not all(isinstance(entry[key], int) and entry[key] > 0 for key in ("height", "width")):
-            raise HeatproofError(
-                f"{place}: image {entry['file_name']} must have a height and a width of whole numbers."
-            )
+    for what, found in (("id", files), ("file_name", set(files.values()))):
+        if len(found) < len(content["images"]):
+            raise HeatproofError(f"{place}: two images have the same {what}, endings aside; rename one of them.")
     objects: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for number, thing in enumerate(content["annotations"]):
         if thing["image_id"] not in files:

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from heatproof.arrays import member
 from heatproof.errors import HeatproofError
 from heatproof.heatmap_files import few
 from heatproof.lazy import np
@@ -24,6 +25,8 @@ from heatproof.mosaics.pictures import ENDINGS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MOST_PIXELS = 2**28
+"""Of a picture; annotations that say more are damaged."""
 Truth: TypeAlias = "NDArray[np.uint8]"
 """What is known of each position: OUTSIDE, INSIDE or VOID."""
 
@@ -46,14 +49,26 @@ class Values:
         void = "" if self.void is None else f", {self.void} (void)"
         return f"{self.inside} (object), {self.outside} (background){void}"
 
+    @cached_property
+    def table(self) -> bytes:
+        """What each value of a byte means."""
+        found = bytearray([VOID + 1]) * 256
+        for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
+            if value is not None and 0 <= value < len(found):
+                found[value] = meaning
+        return bytes(found)
+
     def truth(self, pixels: NDArray[Any], what: str) -> Truth:
         """Pixels (height, width) as truth; a value that nobody has named is an error."""
-        found = np.full(pixels.shape, VOID + 1, np.uint8)
-        for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
-            if value is not None:
-                found[pixels == value] = meaning
-        if (found > VOID).any():
-            unknown = [int(value) for value in np.unique(pixels[found > VOID])]
+        if pixels.dtype == np.uint8:
+            found: Truth = np.frombuffer(pixels.tobytes().translate(self.table), np.uint8).reshape(pixels.shape)
+        else:
+            found = np.full(pixels.shape, VOID + 1, np.uint8)
+            for value, meaning in ((self.inside, INSIDE), (self.outside, OUTSIDE), (self.void, VOID)):
+                if value is not None:
+                    found[pixels == value] = meaning
+        if found.max(initial=0) > VOID:
+            unknown = np.unique(pixels[found > VOID]).tolist()
             raise HeatproofError(
                 f"{what} has pixels of value {few(unknown)}, which is none of {self.words}; say what they mean with"
                 " --object-value, --background-value and --void-value."
@@ -170,7 +185,7 @@ class MaskArchive(MaskSource):
     def truth(self, name: str, label: str) -> Truth:
         what = f"{name} of {self.place}"
         try:
-            array = np.asarray(self.archive[name])
+            array = member(self.archive, name)
         except Exception as problem:  # a damaged archive fails in many ways
             raise HeatproofError(f"{what} cannot be read ({type(problem).__name__}: {problem}).") from problem
         if array.ndim != 2 or array.dtype.kind not in "biu":
@@ -192,7 +207,7 @@ def read_pixels(file: Path) -> NDArray[Any]:
         with Image.open(file) as image:
             image.load()
             pixels = np.asarray(image)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
+    except Exception as problem:  # Pillow has many kinds of errors for damaged files
         raise HeatproofError(f"{file} cannot be read as a picture ({problem}); replace or remove it.") from problem
     if pixels.dtype == np.bool_:
         return pixels.astype(np.uint8) * np.uint8(255)
@@ -211,6 +226,17 @@ def box_truth(size: tuple[int, int], boxes: Sequence[tuple[float, float, float, 
     for left, top, right, bottom in boxes:
         found |= ((rows > top) & (rows < bottom))[:, None] & ((columns > left) & (columns < right))
     return found
+
+
+def checked_size(height: Any, width: Any, what: str) -> tuple[int, int]:
+    """Height and width as whole numbers, of a picture that can be: memory is taken by what they say."""
+    sides = [side for side in (height, width) if isinstance(side, int | float) and 0 < side <= MOST_PIXELS]
+    if len(sides) < 2 or any(side != int(side) for side in sides) or sides[0] * sides[1] > MOST_PIXELS:
+        raise HeatproofError(
+            f"{what} must have a height and a width of whole numbers, with at most {MOST_PIXELS:,} pixels; got"
+            f" {height!r} and {width!r}."
+        )
+    return int(sides[0]), int(sides[1])
 
 
 def digest_of(truth: Truth) -> bytes:

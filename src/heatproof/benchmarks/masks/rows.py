@@ -9,7 +9,15 @@ from heatproof.benchmarks.masks.finding import SIZES, size_words
 from heatproof.harmless import decodable
 from heatproof.lazy import np, pl
 from heatproof.metrics.heatmap_scores import REASONS
-from heatproof.metrics.mask_scores import POOLED, SIGNED, TWO_CLASS_POOLING, VOID, score_masks, score_signed, shares_of
+from heatproof.metrics.mask_scores import (
+    POOLED,
+    SIGNED,
+    TWO_CLASS_POOLING,
+    positions_of,
+    score_masks,
+    score_signed,
+    shares_of,
+)
 from heatproof.metrics.uniform import uniform_column
 from heatproof.story import Cell, Column, Fact, Paragraph, Section, Table
 
@@ -50,7 +58,7 @@ def score_table(
     scores, signed = score_masks(relevance, truth, poolings, tolerance), score_signed(relevance, truth)
     shares = shares_of(truth)
     problems = problems or [""] * len(cases)
-    counted = (truth != VOID).sum((1, 2))
+    counted = positions_of(truth)
     known = pl.DataFrame(
         {"case": [decodable(case) for case in cases], **{name: list(column) for name, column in facts.items()}}
     ).with_columns(
@@ -58,22 +66,18 @@ def score_table(
         mask_share=pl.Series(shares),
         positions=pl.Series(counted),
     )
-    frames: list[pl.DataFrame] = []
-
-    def add(metric: str, pooling: str, values: Any, reasons: Sequence[str]) -> None:
-        said = [problem or reason for problem, reason in zip(problems, reasons, strict=True)]
-        frames.append(
-            known.with_columns(
-                metric=pl.lit(metric),
-                ground_truth=pl.lit(TRUTH),
-                pooling=pl.lit(pooling),
-                value=pl.Series(np.ascontiguousarray(values)),
-                uniform=uniform[metric],
-                undefined=pl.Series(said, dtype=pl.String),
-            )
-        )
-
     uniform = {metric: uniform_column(metric, shares.tolist()) for metric in METRICS}
+    metrics: list[str] = []
+    pooled_by: list[str] = []
+    columns: list[NDArray[Any]] = []
+    said: list[str] = []
+
+    def add(metric: str, pooling: str, values: NDArray[Any], reasons: Sequence[str]) -> None:
+        metrics.append(metric)
+        pooled_by.append(pooling)
+        columns.append(values)
+        said.extend(problem or reason for problem, reason in zip(problems, reasons, strict=True))
+
     for place, pooling in enumerate(scores.poolings):
         reasons = [REASONS[code] for code in scores.state[place]]
         for metric, values in scores.values.items():
@@ -81,7 +85,16 @@ def score_table(
                 add(metric, pooling, values[place], reasons)
     for metric, found in signed.values.items():
         add(metric, "", found, [REASONS[code] for code in signed.state[metric]])
-    return pl.concat(frames)
+    # all in one frame: a frame for each metric and pooling takes as long as reading the heatmaps
+    block, case = np.divmod(np.arange(len(metrics) * len(cases)), max(1, len(cases)))
+    return known[case].with_columns(
+        metric=pl.Series(metrics, dtype=pl.String).gather(block),
+        ground_truth=pl.lit(TRUTH),
+        pooling=pl.Series(pooled_by, dtype=pl.String).gather(block),
+        value=pl.Series(np.concatenate(columns)),
+        uniform=pl.concat([uniform[metric] for metric in metrics]),
+        undefined=pl.Series(said, dtype=pl.String),
+    )
 
 
 def parts_of_cases(classes: Sequence[str], predicted: bool) -> dict[str, pl.Expr]:

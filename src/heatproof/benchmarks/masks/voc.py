@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from heatproof.benchmarks.masks.readers import MaskSource, Truth, box_truth, read_pixels
+from heatproof.benchmarks.masks.readers import MaskSource, Truth, box_truth, checked_size, read_pixels
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np
 from heatproof.metrics.mask_scores import INSIDE, OUTSIDE, VOID
@@ -107,7 +108,7 @@ class VocBoxes(MaskSource):
         """Height and width, and of each object its class, its box, and whether it is difficult."""
         file = self.files[name]
         root = read_xml(file)
-        size = int(number(root, "size/height", file)), int(number(root, "size/width", file))
+        size = checked_size(number(root, "size/height", file), number(root, "size/width", file), str(file))
         things = []
         for thing in root.findall("object"):
             left, top, right, bottom = (
@@ -137,6 +138,9 @@ def read_xml(file: Path) -> Element:
 def number(element: Element, path: str, file: Path) -> float:
     text = element.findtext(path)
     try:
-        return float(text or "")
-    except ValueError as problem:
-        raise HeatproofError(f"{file}: {path} must be a number, got {text!r}.") from problem
+        value = float(text or "")
+    except ValueError:
+        value = nan
+    if not isfinite(value):
+        raise HeatproofError(f"{file}: {path} must be a number, got {text!r}.")
+    return value

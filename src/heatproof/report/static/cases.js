@@ -353,6 +353,7 @@
       this.swipe = slider("divider", amount => paint("--swipe", amount), swipe => change({ swipe }));
       this.opacity = slider("opacity", amount => paint("--opacity", amount), opacity => change({ opacity }));
       this.facts = make("dl", { class: "case-facts" });
+      this.beside = make("div", { class: "case-beside" });
       this.methods = make("div", { class: cases.pictures ? "case-methods" : "case-methods signals" });
       this.dialog = this.built();
       this.listen(paint);
@@ -368,7 +369,7 @@
       const main = make("div", { class: "case-main" }, this.stage, controls, this.facts, keys);
       return make("dialog", { class: "case-dialog", "aria-labelledby": this.heading.id },
         make("header", {}, make("div", {}, this.heading, this.caption), steps),
-        make("div", { class: "case-body" }, main, this.methods));
+        make("div", { class: "case-body" }, main, make("div", {}, this.beside, this.methods)));
     }
 
     listen(paint) {
@@ -460,6 +461,8 @@
       this.truth.select.value = cases.truths[now.truth] ?? "none";
       this.showStage(entry, now, sides);
       this.showFacts(entry, now);
+      this.beside.replaceChildren(...(entry.beside ?? []).map(([text, address]) =>
+        make("figure", {}, make("img", { src: address, alt: text }), make("figcaption", {}, text))));
       const tiles = cases.ranked(entry, now).map(place => this.tile(entry, place, now, place === sides[0]));
       this.methods.replaceChildren(...tiles);
     }

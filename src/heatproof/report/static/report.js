@@ -46,6 +46,13 @@ function sortAsAsked(table, asked) {
   return true;
 }
 
+// What explaining costs, by column: its place in the data, and how it is shown.
+const COSTS = {
+  passes: [2, passes => passes.toFixed(0)],
+  ms: [3, seconds => (1000 * seconds).toFixed(2)],
+  mb: [4, bytes => (bytes / 1e6).toFixed(1)],
+};
+
 // The leaderboard: any reading of it, drawn anew from the page's data.
 class Leaderboard {
   constructor(section) {
@@ -56,6 +63,7 @@ class Leaderboard {
     this.data = JSON.parse(document.getElementById(`${this.name}-readings`).textContent);
     this.places = new Map();
     const lines = this.data.lines;
+    for (const name of Object.keys(lines)) lines[name] = unpacked(lines[name]);
     lines.metric.forEach((_, at) => this.places.set(this.key(at), at));
     this.rows = [...this.table.tBodies[0].rows];
     section.querySelector(".filters")?.removeAttribute("hidden");
@@ -82,9 +90,11 @@ class Leaderboard {
     if (Object.keys(asked).length) this.draw(asked);
     else this.table.tBodies[0].replaceChildren(...this.rows);
     const ranks = asked.metric ?? Object.keys(this.data.better_high).find(name => name in this.data.shown);
+    const variant = Boolean(asked.ground_truth ?? asked.pooling);  // then one column of a metric shows it
     for (const head of this.table.tHead.rows[0].cells) {
-      const of = head.dataset.metric;
-      this.hideColumn(head.cellIndex, Boolean(of && asked.metric && of !== asked.metric));
+      const of = head.dataset.metric, other = of && asked.metric && of !== asked.metric;
+      this.hideColumn(head.cellIndex, Boolean(other || (variant && "beside" in head.dataset)));
+      for (const name of head.querySelectorAll(".of")) name.hidden = variant;
     }
     const about = this.section.querySelector(".ranked-by");
     if (about) about.textContent = this.data.titles[ranks];
@@ -98,15 +108,16 @@ class Leaderboard {
 
   // The line of the data for a metric under what is asked; what a metric does not have is as shown first.
   find(metric, asked, target, explainer) {
-    const data = this.data, [truth, pooling] = data.shown[metric] ?? ["", ""];
-    const code = (axis, value) => data[axis].indexOf(value);
+    const [truth, pooling] = this.data.shown[metric] ?? ["", ""];
+    return this.place(metric, asked.ground_truth ?? truth, asked.pooling ?? pooling, asked, target, explainer)
+      ?? this.place(metric, truth, pooling, asked, target, explainer);
+  }
+
+  place(metric, truth, pooling, asked, target, explainer) {
+    const data = this.data, code = (axis, value) => data[axis].indexOf(value);
     const subset = asked.subset ?? "all", model = asked.model ?? data.model_shown;
-    for (const [t, p] of [[asked.ground_truth ?? truth, asked.pooling ?? pooling], [truth, pooling]]) {
-      const at = this.places.get([code("metric", metric), code("ground_truth", t), code("pooling", p),
-        code("subset", subset), code("target", target), code("model", model), explainer].join());
-      if (at !== undefined) return at;
-    }
-    return undefined;
+    return this.places.get([code("metric", metric), code("ground_truth", truth), code("pooling", pooling),
+      code("subset", subset), code("target", target), code("model", model), explainer].join());
   }
 
   draw(asked) {
@@ -121,7 +132,7 @@ class Leaderboard {
           const at = this.find(metric, asked, target, explainer);
           if (at !== undefined && this.number("mean", at) !== null) found[metric] = at;
         }
-        if (Object.keys(found).length) lines.push({ short, full, baseline, target, explainer, found });
+        if (Object.keys(found).length) lines.push({ short, full, baseline, target, explainer, found, asked });
       }
     });
     const sign = data.better_high[ranks] ? -1 : 1;
@@ -136,7 +147,7 @@ class Leaderboard {
     this.table.tBodies[0].replaceChildren(...lines.map(line => this.row(line, heads, ranks)));
   }
 
-  // What a contest says of a line: there is one for all cases and networks under what is shown first.
+  // What a contest says of a line: there is one for every metric, truth and pooling, over all cases and networks.
   judged(metric, asked, line) {
     if (asked.subset || asked.model) return null;
     const [truth, pooling] = this.data.shown[metric] ?? ["", ""];
@@ -152,6 +163,7 @@ class Leaderboard {
   number(name, at) {
     const column = this.data.lines[name];
     if (name === "n") return column[at];
+    if (name === "whole" && (column?.[at] ?? null) === null) return this.number("mean", at);
     return column === undefined || column[at] === null ? null : column[at] / this.data.scale;
   }
 
@@ -165,7 +177,7 @@ class Leaderboard {
   cell(line, column, ranks) {
     const cell = document.createElement(column === "explainer" ? "th" : "td");
     const [kind, metric] = column.includes(":") ? column.split(/:(.*)/) : [column, ranks];
-    const at = line.found[metric];
+    const at = kind === "b" ? this.place(...metric.split(":"), line.asked, line.target, line.explainer) : line.found[metric];
     const say = (text, value, title) => {
       cell.textContent = text;
       cell.dataset.value = value ?? "";
@@ -183,24 +195,27 @@ class Leaderboard {
     } else if (kind === "rank") {
       const [, , , rank, low, high] = line.judged ?? [];
       const known = rank ?? line.rank;
-      say(known === null ? "" : low !== undefined && low !== null && low !== high ? `${known} (${low} to ${high})` : `${known}`, known);
+      say(known === null ? "" : `${known}`, known);
+      if (known !== null && low !== undefined && low !== null && low !== high) cell.append(small(`${low} to ${high}`));
     } else if (kind === "groups") {
       say(line.judged?.[2] ?? "", undefined);
       cell.dataset.value = line.judged?.[2] ?? "";
       cell.className = "word";
-    } else if (kind === "passes" || kind === "ms") {
+    } else if (kind in COSTS) {
+      const [place, shown] = COSTS[kind];
       const cost = this.data.costs.find(([explainer, target]) => explainer === line.explainer && target === line.target);
-      const value = cost ? cost[kind === "passes" ? 2 : 3] : null;
-      say(value === null ? "–" : kind === "passes" ? value.toFixed(0) : (1000 * value).toFixed(2), value);
-    } else if (at === undefined) say(kind === "m" ? "–" : "", "");
-    else if (kind === "m") this.scoreCell(cell, say, at);
+      const value = cost?.[place] ?? null;
+      say(value === null ? "–" : shown(value), value);
+    } else if (at === undefined || (kind === "b" && this.number("mean", at) === null)) say("mb".includes(kind) ? "–" : "", "");
+    else if (kind === "m" || kind === "b") this.scoreCell(cell, say, at);
     else if (kind === "p" || kind === "e") {
       cell.className = kind === "p" ? "paper" : "elsewhere";
       const value = this.number(kind === "p" ? "reference" : "elsewhere", at);
       say(value === null ? "" : (100 * value).toFixed(1), value);
     } else if (kind === "skill") {
       const [skill, low, high] = ["skill", "skill_low", "skill_high"].map(name => this.number(name, at));
-      say(skill === null ? "" : inHundredths(skill) + (low === null || high === null ? "" : ` (${inHundredths(low)} to ${inHundredths(high)})`), skill);
+      say(skill === null ? "" : inHundredths(skill), skill);
+      if (low !== null && high !== null) cell.append(small(`${inHundredths(low)} to ${inHundredths(high)}`));
     } else if (kind === "n") say(String(this.number("n", at)), this.number("n", at));
     else if (kind === "undefined") {
       const share = this.number("undefined", at) ?? 0;
@@ -214,11 +229,7 @@ class Leaderboard {
     cell.dataset.value = line.short;
     if (line.short !== line.full) cell.title = line.full;
     for (const piece of line.short.split(/(?<=[,:_])/)) cell.append(piece, document.createElement("wbr"));
-    if (line.judged?.[6]) {
-      const said = document.createElement("small");
-      said.textContent = line.judged[6];
-      cell.append(said);
-    }
+    if (line.judged?.[6]) cell.append(small(line.judged[6]));
   }
 
   scoreCell(cell, say, at) {
@@ -226,14 +237,32 @@ class Leaderboard {
     const bounds = low !== null && high !== null;
     const silence = undef ? ` (${inPercent(undef)} undefined)` : "";
     const about = bounds ? `${(100 * low).toFixed(1)} to ${(100 * high).toFixed(1)}, ` : "";
-    const around = bounds ? ` ±${(50 * (high - low)).toFixed(1)}` : "";
-    say(`${(100 * mean).toFixed(1)}${around}`, whole ?? mean, `${about}n = ${this.number("n", at)}${silence}`);
-    if (undef) {
-      const small = document.createElement("small");
-      small.textContent = `${inPercent(undef)} undefined`;
-      cell.append(small);
-    }
+    const around = bounds ? ` ${aroundText(100 * (mean - low), 100 * (high - mean))}` : "";
+    say(`${(100 * mean).toFixed(1)}${around}`, whole, `${about}n = ${this.number("n", at)}${silence}`);
+    if (undef) cell.append(small(`${inPercent(undef)} undefined`));
   }
+}
+
+// What stands below a number, or a name, in smaller letters.
+function small(text) {
+  const element = document.createElement("small");
+  element.textContent = text;
+  return element;
+}
+
+// A column of the data, which may have come as runs: a value, how often it comes in a row, and so on.
+function unpacked(column) {
+  if (Array.isArray(column)) return column;
+  const found = [];
+  for (let at = 0; at < column.runs.length; at += 2)
+    for (let left = column.runs[at + 1]; left > 0; left--) found.push(column.runs[at]);
+  return found;
+}
+
+// Half an interval, or its one side where the mean is as low or as high as there is.
+function aroundText(below, above) {
+  if ((below < 0.05) === (above < 0.05)) return `±${((below + above) / 2).toFixed(1)}`;
+  return above < 0.05 ? `+0/−${below.toFixed(1)}` : `+${above.toFixed(1)}/−0`;
 }
 
 // Two digits, and no minus before nothing.
