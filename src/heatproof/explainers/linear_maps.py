@@ -112,7 +112,8 @@ def patch_adjoint(s: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
     order = [
         axis for pair in zip(range(1, 1 + dimensions), range(2 + dimensions, cells.ndim), strict=True) for axis in pair
     ]
-    return cells.permute(0, 1 + dimensions, *order).reshape(shape)
+    found: Tensor = cells.permute(0, 1 + dimensions, *order).reshape(shape)
+    return found
 
 
 def dense_adjoint(s: Tensor, weight: Tensor, _: torch.Size) -> Tensor:
