@@ -101,7 +101,11 @@ def faults(folder: Path, rounds: float, seed: int = 0) -> Counter[str]:
             found[f"{name}: parts kept"] += kept
             if not fine:
                 found["bad"] += 1
-                print(f"{name}: exit {code}", text[-1500:], again.text[-1500:], sep="\n")
+                print(
+                    f"{name}: exit {code}",
+                    *(part[max(0, part.find("Traceback")) :][:3000] for part in (text, again.text)),
+                    sep="\n",
+                )
     return found
 
 

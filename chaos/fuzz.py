@@ -86,7 +86,7 @@ def words_of_commands() -> Iterator[tuple[str, Callable[[str], object]]]:
             return command.make_context(path, [*needed, *given], resilient_parsing=False)
         except click.ClickException as problem:
             raise HeatproofError(problem.format_message()) from problem
-        except (click.exceptions.Exit, click.Abort, SystemExit):
+        except (typer.Exit, click.exceptions.Exit, click.Abort, SystemExit):
             return None
 
     def filled(parameter: click.Parameter) -> list[str]:

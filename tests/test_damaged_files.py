@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import threading
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from heatproof.errors import HeatproofError
 from heatproof.models.black_box import Address
 from heatproof.models.heads import read_kept, write_array
 from heatproof.models.mnist1d_cnn import Mnist1dCnn, trained_network
+from heatproof.models.programs import load_program
 from heatproof.models.weights import save_weights
 from heatproof.mosaics.datasets import kaggle_solution
 from tiny_datasets import edit_json, write_world
@@ -144,3 +146,13 @@ def test_a_solution_without_a_class_or_with_no_such_number(line, tmp_path):
     (tmp_path / "LOC_val_solution.csv").write_text(f"ImageId,PredictionString\n{line}\n")
     with pytest.raises(HeatproofError, match=r"LOC_val_solution\.csv"):
         list(kaggle_solution(tmp_path / "LOC_val_solution.csv"))
+
+
+def test_an_archive_whose_names_are_no_text(tmp_path):
+    """A flag of the archive says UTF-8, and the name is not."""
+    path = tmp_path / "net.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/\u00e9", b"1")
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\x83\x83"))
+    with pytest.raises(HeatproofError, match=r"net\.pt2 is neither TorchScript nor torch\.export"):
+        load_program(path)

@@ -22,6 +22,7 @@ from heatproof.experiments.bias import SHOWN_MOSAICS, write_bias
 from heatproof.experiments.worst import OTHER, REST, TARGET, framed, labelled
 from heatproof.mosaics.mosaics import Mosaic
 from heatproof.run_folder import RunFolder
+from heatproof.seals import sealed
 from run_files import forget, write_manifest
 
 LOOSE = {"below": 0.85, "level": 0.2}
@@ -260,7 +261,8 @@ def test_heatmaps_that_do_not_follow_the_class_are_cautioned(tmp_path, capsys, m
 def test_names_are_text_on_the_page(folder):
     path = write_bias(folder, "grad_cam@logit", **LOOSE).folder / "section.json"
     text = path.read_text().replace("rubber_cube", "<i>rubber</i>_cube")
-    RunFolder(folder).write_json(path, {name: value for name, value in json.loads(text).items() if name != "sha256"})
+    content = {name: value for name, value in json.loads(text).items() if name != "sha256"}
+    RunFolder(folder).store(path, sealed(content))
     page = heatproof.load_run(folder).report().read_text()
     assert "<i>rubber</i>" not in page
     assert "&lt;i&gt;rubber&lt;/i&gt;_cube" in page

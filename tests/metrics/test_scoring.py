@@ -153,6 +153,8 @@ def test_every_metric_of_ours_says_what_a_uniform_map_gets() -> None:
         **dict.fromkeys(("object_top_n", "object_top_n_mean", "off_objects"), "scene"),
         **dict.fromkeys(("mass_selectivity", "rank_selectivity"), "scene"),
         **dict.fromkeys(("object_selectivity", "object_selectivity_mean"), "scene"),
+        **{"cue_share": "mask_share", "false_cue_share": "mask_share", "cue_told": "half"},
+        "cue_contrast": None,  # two equal maps have none
         **{name: None for name, metric in ours.items() if metric.needs == ("effects",)},  # said row by row
     }
 

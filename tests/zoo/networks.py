@@ -5,7 +5,7 @@ Where a row says nothing, every method must be right.
 
 from __future__ import annotations
 
-from zoo import further, pictures, small, strange
+from zoo import further, newer, pictures, small, strange
 
 NETWORKS = [
     *pictures.PLAIN,
@@ -16,6 +16,7 @@ NETWORKS = [
     *pictures.INCEPTION,
     *pictures.MOBILE,
     *pictures.MODERN,
+    *newer.NEWER,
     *further.TRANSFORMERS,
     *further.MIXERS,
     *further.SKIPS,

@@ -16,7 +16,9 @@ from zoo.unusual import End, Middle
 
 SMALL = (3, 16, 16)
 LAST, CONVS = Layer("last"), Layer("convs")
-NO_RULE = {"LRP": "it has functions without a rule"}
+NO_RULE = dict.fromkeys(("LRP", "attn_lrp"), "it has functions without a rule")
+SOME_RULES = {"LRP": "it has functions with rules in the composites for attention only"}
+NOT_HELD = {"attn_lrp": "no transformer: the reference of these rules does not know its functions"}
 MIXED_PLACES = dict.fromkeys(("CAMs", "guided maps", "masks"), "each value holds all places: no layer to name")
 
 
@@ -36,9 +38,9 @@ def end(name: str, step: Callable[[Tensor], Tensor], layer: Layer = CONVS, **mor
 LAYERS = [
     middle("CReLU", unusual.Doubled, twin=lambda: Middle(unusual.Doubled(True))),
     middle("maxout", unusual.Maxout, quick=True),
-    middle("F.glu", unusual.GatedUnit, refuses=GATED),
+    middle("F.glu", unusual.GatedUnit, refuses=NO_RULE),
     curve("hard swish by hand", unusual.hand_hard_swish, refuses=GATED),
-    curve("squared ReLU", unusual.squared_relu, refuses=GATED),
+    curve("squared ReLU", unusual.squared_relu, refuses=NO_RULE),
     curve("snake", unusual.snake, refuses=NO_RULE | NO_RECTIFIER),
     curve("GELU by hand", unusual.hand_gelu, refuses=NO_RULE | NO_RECTIFIER),
     curve("softplus by hand", unusual.hand_softplus, refuses=NO_RULE | NO_RECTIFIER),
@@ -48,19 +50,29 @@ LAYERS = [
     middle("orthogonal weights over places", unusual.orthogonal, not_run=MIXED_PLACES),
     middle("pruned weights", unusual.pruned),
     middle("convolution by unfold", unusual.Unfolded, twin=lambda: Middle(unusual.Unfolded(True)), quick=True),
-    middle("a kernel for each case", unusual.ByCases, refuses=ATTENTION),
+    middle("a kernel for each case", unusual.ByCases, refuses=NO_RULE),
     middle("shared norm", unusual.Shared, quick=True),
     middle("experts by index", unusual.Experts, refuses=NO_RULE),
     middle("a loop until it settles", unusual.UntilSettled),
     middle("case by case", unusual.CaseByCase, quick=True),
-    middle("root mean square norm", unusual.ResponseNorm, refuses=NO_RULE),
+    middle("root mean square norm", unusual.ResponseNorm, refuses=SOME_RULES, not_run=NOT_HELD),
     middle("global response norm", unusual.GlobalResponse, refuses=NO_RULE),
-    middle("norm by constants", unusual.Whitened),
-    middle("local response norm", lambda: nn.Sequential(conv(8, 8), nn.LocalResponseNorm(3)), refuses=NO_RULE),
+    middle("norm by constants", unusual.Whitened, not_run=NOT_HELD),
+    middle(
+        "local response norm",
+        lambda: nn.Sequential(conv(8, 8), nn.LocalResponseNorm(3)),
+        refuses=SOME_RULES,
+        not_run=NOT_HELD,
+    ),
     middle("pixel unshuffle", lambda: nn.Sequential(nn.PixelUnshuffle(2), nn.Conv2d(32, 8, 1))),
     middle("circular padding", lambda: nn.Conv2d(8, 8, 3, padding=1, padding_mode="circular")),
     middle("lp pool", lambda: nn.Sequential(conv(8, 8), nn.LPPool2d(2, 2)), refuses=NO_RULE),
-    middle("softmax over channels", lambda: nn.Sequential(conv(8, 8), nn.Softmax2d(), conv(8, 8)), refuses=NO_RULE),
+    middle(
+        "softmax over channels",
+        lambda: nn.Sequential(conv(8, 8), nn.Softmax2d(), conv(8, 8)),
+        refuses=SOME_RULES,
+        not_run=NOT_HELD,
+    ),
 ]
 ENDS = [
     end("soft maximum", unusual.soft_maximum, refuses=NO_RULE),
@@ -79,7 +91,7 @@ ENDS = [
         Layer("convs", then=unusual.first_few, head=unusual.paired_head),
         refuses=GATED,
     ),
-    end("unit length", unusual.unit_length, refuses=NO_RULE),
+    end("unit length", unusual.unit_length, refuses=SOME_RULES, not_run=NOT_HELD),
     Network("prototypes", "unusual ends", unusual.Prototypes, SMALL, CONVS, refuses=NO_RULE),
     Network(
         "spatial transformer",
@@ -105,7 +117,9 @@ SEQUENCES = [
     Network("windows that overlap", "unusual signals", sequences.Windows, (3, 40), quick=True),
     Network("learned queries", "unusual signals", sequences.Queries, (3, 20), Layer("both"), refuses=ATTENTION),
     Network("state space", "unusual signals", sequences.Mixed, (3, 12), LAST),
-    Network("convolutional LSTM", "unusual signals", sequences.Remembering, (1, 3, 12, 12), refuses=CELLS),
+    Network(
+        "convolutional LSTM", "unusual signals", sequences.Remembering, (1, 3, 12, 12), refuses=GATED | NO_RECTIFIER
+    ),
     Network("grouped volumes", "unusual signals", sequences.grouped_volumes, (2, 8, 8, 8), Layer("features")),
     Network(
         "causal and transposed",
@@ -134,12 +148,22 @@ FOLDED = [
         refuses=ATTENTION,
     ),
     Network("colours normalised within", "unusual ways", folded.Normalises, SMALL, WITHIN),
-    Network("probabilities", "unusual ways", lambda: folded.Normalises(nn.Softmax(1)), SMALL, WITHIN, refuses=NO_RULE),
+    Network(
+        "probabilities",
+        "unusual ways",
+        lambda: folded.Normalises(nn.Softmax(1)),
+        SMALL,
+        WITHIN,
+        refuses=SOME_RULES,
+        not_run=NOT_HELD,
+    ),
     Network(
         "log-probabilities", "unusual ways", lambda: folded.Normalises(nn.LogSoftmax(1)), SMALL, WITHIN, refuses=NO_RULE
     ),
-    Network("encoder, norms behind", "unusual ways", lambda: folded.Encoder(False), SMALL, NORM, refuses=ENCODER),
-    Network("encoder, norms first", "unusual ways", lambda: folded.Encoder(True), SMALL, NORM, refuses=ENCODER),
+    *[
+        Network(name, "unusual ways", partial(folded.Encoder, first), SMALL, NORM, refuses=ENCODER, attends=True)
+        for name, first in {"encoder, norms behind": False, "encoder, norms first": True}.items()
+    ],
     Network(
         "rare pools",
         "unusual ways",
