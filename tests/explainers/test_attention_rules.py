@@ -143,6 +143,21 @@ def test_an_activation_in_place_behind_a_dense_layer_of_tokens_changes_nothing(s
     assert torch.equal(found[0], found[1])
 
 
+@pytest.mark.parametrize("options", [{}, {"padding": 1}, {"padding": "valid"}, {"dilation": 2}, {"groups": 2}])
+@pytest.mark.parametrize("shape", [(2, 8), (2, 8, 12), (2, 8, 8, 4), (2, 10, 9)])
+def test_patches_go_back_as_convolutions_do(shape, options):
+    """Kernels side by side, and nearly so. Reference: input times gradient, which the epsilon rule is here."""
+    axes = len(shape) - 1
+    kernel, convolve = (4, 4, 2)[:axes], getattr(functional, f"conv{axes}d")
+    x, w = draw(3, *shape), draw(4, 2 // options.get("groups", 1), *kernel, seed=1)
+    network = Written(lambda x, w: convolve(x, w, stride=kernel, **options).flatten(1), w=w)
+    network.forward = lambda x: network.function(x, **network.weights)
+    x = x.requires_grad_()
+    (gradient,) = torch.autograd.grad(network(x)[:, 1].sum(), x)
+    found = heatproof.explain(network, x.detach(), ATTN, target=1)
+    torch.testing.assert_close(found, x.detach() * gradient, rtol=1e-8, atol=1e-10)
+
+
 def attend_by_function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(q, k, v)
 

@@ -82,17 +82,26 @@ def layer(call: Call, keep: Keep) -> Found | None:
     if source.ndim < weight.ndim:  # one case without an axis of cases, which torch's way back does not take
         front, behind, adjoint = None, None, None
     linear = LinearMap(x, weight, bias, apply, "conv", False, front, behind, adjoint)
-    return Found(linear, value, source, cuts_patches(call.name, given, weight, x, value))
+    return Found(linear, value, source, cuts_patches(call.name, given, weight, x))
 
 
-def cuts_patches(name: str, given: dict[str, Any], weight: Tensor, x: Tensor, value: Tensor) -> bool:
-    kernel, step = weight.shape[2:], given.get("stride", 1)
-    steps = tuple(step) if isinstance(step, Sequence) else (step,) * len(kernel)
-    if name not in CONVOLUTIONS or x.ndim != weight.ndim or steps != kernel or max(kernel) == 1:
+def cuts_patches(name: str, given: dict[str, Any], weight: Tensor, x: Tensor) -> bool:
+    """Whether the kernels of a convolution lie side by side and cover all of its input."""
+    kernel = tuple(weight.shape[2:])
+    if name not in CONVOLUTIONS or x.ndim != weight.ndim or x.shape[1] != weight.shape[1] or max(kernel) == 1:
         return False
-    covered = [length * side for length, side in zip(value.shape[2:], kernel, strict=True)]
-    one_group = weight.shape[1] == x.shape[1]
-    return one_group and covered == list(x.shape[2:])  # then there is no padding and no dilation
+    if any(length % side for length, side in zip(x.shape[2:], kernel, strict=True)):
+        return False
+    settings = [("stride", 1, kernel), ("padding", 0, (0,) * len(kernel)), ("dilation", 1, (1,) * len(kernel))]
+    return all(each(given.get(word, usual), kernel) == wanted for word, usual, wanted in settings)
+
+
+def each(setting: Any, kernel: Sequence[int]) -> Any:
+    """What a convolution is told, for each dimension; a word stays a word."""
+    if isinstance(setting, str):
+        return setting
+    lengths = tuple(setting) if isinstance(setting, Sequence) else (setting,)
+    return lengths if len(lengths) > 1 else lengths * len(kernel)
 
 
 def patch_adjoint(s: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
@@ -103,8 +112,8 @@ def patch_adjoint(s: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
     order = [
         axis for pair in zip(range(1, 1 + dimensions), range(2 + dimensions, cells.ndim), strict=True) for axis in pair
     ]
-    back: Tensor = cells.permute(0, 1 + dimensions, *order).reshape(shape)
-    return back
+    found: Tensor = cells.permute(0, 1 + dimensions, *order).reshape(shape)
+    return found
 
 
 def dense_adjoint(s: Tensor, weight: Tensor, _: torch.Size) -> Tensor:
