@@ -191,6 +191,11 @@ def test_a_function_without_a_rule_matters_only_where_relevance_reaches_it():
         relevance(lambda x, w: functional.linear(x.exp(), w), x, w=w)
 
 
+def test_a_network_that_ends_in_what_counts_as_constant_is_told_so():
+    with pytest.raises(HeatproofError, match="no relevance reaches the inputs"):
+        relevance(lambda x, w: (x @ w).softmax(1), draw(2, 5), CP, w=draw(5, 3))
+
+
 def test_other_composites_say_which_one_can():
     with pytest.raises(HeatproofError, match=r"'softmax'.* or lrp:composite=attn_lrp"):
         relevance(lambda x, w: functional.linear(x.softmax(-1), w), draw(2, 5), "lrp", w=draw(3, 5, seed=1))

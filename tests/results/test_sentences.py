@@ -121,9 +121,11 @@ def test_where_the_order_holds():
         agreement("pooling", 0.85, 0.9, 1.0),
         agreement("metric", 0.1, 0.3, 0.4),
         agreement("subset", 0.4, 0.7, 0.9),
+        agreement("ground_truth", 0.5, 0.9, 1.0),
     ]
     assert order(several) == (
         "By rank correlation, the order of the methods holds under other poolings (0.90);"
+        " it seems to hold from one truth to another (0.90);"
         " it wavers on parts of the cases (0.70); it does not hold from metric to metric (0.30)."
     )
 

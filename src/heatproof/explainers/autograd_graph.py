@@ -150,10 +150,18 @@ def pulled_back(outputs: Tensor, inputs: Tensor, signal: Tensor) -> Tensor:
     it does not.
     """
     if "torch.fx.experimental.symbolic_shapes" in sys.modules:
-        return torch.autograd.grad(outputs, inputs, signal)[0]
-    with torch.enable_grad():
-        scalar: Tensor = Started.apply((signal,), outputs)  # type: ignore[no-untyped-call]
-    return torch.autograd.grad(scalar, inputs)[0]
+        (arrived,) = torch.autograd.grad(outputs, inputs, signal, allow_unused=True)
+    else:
+        with torch.enable_grad():
+            scalar: Tensor = Started.apply((signal,), outputs)  # type: ignore[no-untyped-call]
+        (arrived,) = torch.autograd.grad(scalar, inputs, allow_unused=True)
+    if arrived is None:
+        raise UnreachedError("nothing goes back from the outputs to the inputs.")
+    return arrived
+
+
+class UnreachedError(HeatproofError):
+    """No way leads back to the inputs."""
 
 
 class Started(torch.autograd.Function):

@@ -297,7 +297,7 @@ def go_back(
     """Where relevance begins (B,), and what of it arrives at the inputs."""
     from torch.utils.checkpoint import CheckpointError
 
-    from heatproof.explainers.autograd_graph import pulled_back
+    from heatproof.explainers.autograd_graph import UnreachedError, pulled_back
 
     followed = follow(name, model, batch, composite, losses)
     begun = start(followed.outputs.detach(), batch)
@@ -306,6 +306,11 @@ def go_back(
             return begun, pulled_back(followed.logit, followed.inputs, begun)
     except CheckpointError as error:
         raise HeatproofError(f"{name} cannot see into checkpoints that run again; switch them off.") from error
+    except UnreachedError as error:
+        raise HeatproofError(
+            f"{name}: no relevance reaches the inputs, because all of it ends in what the composite takes for constant;"
+            " take another composite, or explain logits instead of probabilities."
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,9 +129,10 @@ def shorts(entrants: Sequence[Entrant]) -> str:
 
 def order(agreements: Sequence[Agreement]) -> str:
     """Where the order holds, and where it does not."""
-    said = {"holds": [], "wavers": [], "does not hold": []}  # type: dict[str, list[str]]
+    said = {"holds": [], "seems to hold": [], "wavers": [], "does not hold": []}  # type: dict[str, list[str]]
     for agreement in agreements:
-        kind = "holds" if agreement.low >= HOLDS else "does not hold" if agreement.high < FAILS else "wavers"
+        surely = "holds" if agreement.low >= HOLDS else "does not hold" if agreement.high < FAILS else None
+        kind = surely or ("seems to hold" if agreement.mean >= HOLDS else "wavers")
         said[kind].append(f"{AXIS_WORDS[agreement.axis]} ({agreement.mean:.2f})")
     parts = [f"{kind} {listed(where, all_of_them=True)}" for kind, where in said.items() if where]
     return "By rank correlation, the order of the methods " + "; it ".join(parts) + "."
