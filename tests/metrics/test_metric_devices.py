@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_metric_contract import OF_EFFECTS, OF_SCENES, SIGNED, Scores, make
+from test_metric_contract import OF_EFFECTS, OF_SCENES, OF_TWINS, SIGNED, Scores, make
 
 from elsewhere import Elsewhere, elsewhere
 from heatproof.metrics import metrics
@@ -19,7 +19,7 @@ OF_TENSORS = {
     "focus_best": lambda heatmap: (heatmap,),
 }
 """What a metric that only one benchmark can call is called with here."""
-OF_ARRAYS = {"roe_accuracy", *OF_SCENES, *OF_EFFECTS, *SIGNED}
+OF_ARRAYS = {"roe_accuracy", *OF_SCENES, *OF_EFFECTS, *OF_TWINS, *SIGNED}
 """Called with what was brought to the CPU before."""
 
 

@@ -40,6 +40,7 @@ BEATEN = {
     ("other", "segmentation_ap"): "so here",
     ("other", "off_objects"): "it asks for objects, whichever they are",
     ("other", "no_object_share"): "so here",
+    ("other", "false_cue_share"): "it leaves the cue alone, whether a network uses it or not",
 }
 """Floors that a map can beat without knowing anything, and why: tables show them, if at all, beside other scores."""
 
@@ -113,6 +114,9 @@ def value_of(name: str, maps: str) -> np.ndarray:
     metric, heat, scene = metrics[name], map_of(name, maps), world()
     if "effects" in metric.needs:
         return effect_scores(maps)[name][0]
+    if "twins" in metric.needs:  # what says nothing of a network is the same for both
+        marked = (heat * scene["truth mask"]).sum((1, 2)) / heat.sum((1, 2))
+        return np.asarray(metric.function(marked.numpy(), marked.numpy()))
     if name == "focus_best":
         found = metric.function(metrics["focus"].function(heat, scene["half"])[:, None])
     elif "signed relevance" in metric.needs:
@@ -131,6 +135,8 @@ def floor_of(name: str) -> np.ndarray:
     scene = world()
     if "effects" in metrics[name].needs:
         return effect_scores("constant")[name][1]
+    if name == "cue_contrast":
+        return np.zeros(CASES)
     if metrics[name].uniform == "scene":
         return np.array([in_scene(name, case) for case in range(CASES)])
     shares = scene["half" if name in IN_MOSAICS else "truth mask"].double().flatten(1).mean(1)

@@ -74,7 +74,7 @@ class Marked:
 def find_room(pictures: Pictures, progress: Progress = silent) -> Marked:
     """Where markers can stand; pictures in which there is room beside no object are left out."""
     places = torch.full((*pictures.objects.shape[:2], 2), UNKNOWN)
-    for number, ids in enumerate(pictures.ids.numpy()):
+    for number, ids in enumerate(pictures.ids.cpu().numpy()):
         for thing in range(1, len(pictures.scenes[number]["objects"]) + 1):
             if (place := beside(ids, thing)) is not None:
                 places[number, thing] = torch.tensor(place)
