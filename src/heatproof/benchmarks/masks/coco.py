@@ -41,7 +41,7 @@ class CocoMasks(MaskSource):
 
     def truth(self, name: str, label: str) -> Truth:
         picture = self.pictures[name]
-        size = checked_size(picture["height"], picture["width"], str(self.place))
+        size = picture["height"], picture["width"]
         found = np.full(size, OUTSIDE, np.uint8)
         things = self.objects.get(name, {}).get(label, ())
         for crowd, meaning in ((True, VOID), (False, INSIDE)):
@@ -168,7 +168,8 @@ def open_coco(place: Path, boxes: bool = False) -> CocoMasks:
     for number, entry in enumerate(content["images"]):
         if not isinstance(entry["file_name"], str) or not entry["file_name"].strip("./"):
             raise HeatproofError(f"{place}: file_name of entry {number} of images must be the name of a file.")
-        checked_size(entry["height"], entry["width"], f"{place}: image {entry['file_name']}")
+        size = checked_size(entry["height"], entry["width"], f"{place}: image {entry['file_name']}")
+        entry["height"], entry["width"] = size
     categories = {entry["id"]: str(entry["name"]) for entry in content["categories"]}
     files = {entry["id"]: str(PurePosixPath(entry["file_name"]).with_suffix("")) for entry in content["images"]}
     for what, found in (("id", files), ("file_name", set(files.values()))):
