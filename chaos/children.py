@@ -115,10 +115,10 @@ def command(words: Sequence[str], said: Path, home: Path) -> Child:
     """`heatproof WORDS` in a child."""
 
     def work() -> None:
-        from heatproof.cli import main
+        from heatproof import cli
 
         os.environ["HEATPROOF_HOME"] = str(home)
         sys.argv = ["heatproof", *words]
-        main()
+        cli.command()
 
     return forked(work, said)

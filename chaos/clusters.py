@@ -37,6 +37,7 @@ def started(said: Path, home: Path, cores: int, *words: str) -> Iterator[int]:
     """`ray start WORDS` until the end of the block, in a session of its own."""
     paths = [str(Path(__file__).parents[1] / "src"), *sys.path]
     told = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HEATPROOF_HOME": str(home)}
+    told["RAY_AUTH_MODE"] = "disabled"  # a token that an earlier cluster has left behind would be asked for
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus", str(cores), *words]
     further = ["--include-dashboard", "false"] if "--head" in words else []
     with said.open("w") as file:

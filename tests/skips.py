@@ -6,6 +6,7 @@ A pytest plugin that conftest.py takes over; strict where the variable CI is set
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ CONDITIONS: dict[str, Callable[[], bool]] = {
     "no-shared-data": lambda: not shared_folder().exists(),
     "no-blender": lambda: not has_blender(),
     "blender": has_blender,
+    "no-pdflatex": lambda: shutil.which("pdflatex") is None,
     "no-linux": lambda: not sys.platform.startswith("linux"),
     "python-3.10": lambda: sys.version_info < (3, 11),
 }

@@ -144,9 +144,9 @@ def run(
     how = Execution(engine, at_once, address, folders_of(made) if ship else (), gpus=int(device != "cpu"))
     extra = [] if metrics is None else load_metrics(metrics)
     folder = RunFolder(Path(out) if out is not None else default_folder(made.called(vars(made)), preset))
+    if explainers is None and "limit" not in options and not folder.has_run:
+        how.expect_much()  # before this process loads its own libraries
     with folder.held(), as_usual():
-        if explainers is None and "limit" not in options and not folder.has_run:
-            how.expect_much()
         with computing_on(device):
             opened = made.open(seed, progress)
         opened = opened if keep_heatmaps else opened.sampled()

@@ -8,8 +8,8 @@ the functions here, which are plain arithmetic in a fixed order; they are right 
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal, localcontext
-from math import fsum
 from typing import TYPE_CHECKING
 
 from heatproof.lazy import np, torch
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 LN_2 = 0.6931471805599453
 QUARTER_TURN = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
 """Pi / 2 as a sum; the first two have so few digits that their products with numbers below 2 ** 19 are exact."""
-BLOCK = 2**13
-"""Values at a time: what is made of them stays in the processor's cache."""
 GROUP = 16
 """Normal numbers are made in groups of so many, as torch makes them."""
 
@@ -47,18 +45,18 @@ def exponential(value: float) -> float:
 def mean(values: Iterable[float]) -> float:
     """The mean; the sum is exact before it is rounded, so its order does not matter."""
     every = list(values)
-    return fsum(every) / len(every)
+    return math.fsum(every) / len(every)
 
 
-def logarithm(x: Floats, terms: int = 13) -> Floats:
+def logarithm(x: Floats) -> Floats:
     """ln x for positive x: 2 artanh((m - 1) / (m + 1)) + e ln 2, where x = m 2 ** e."""
     part, exponent = np.frexp(x)
     below = part < 0.7071067811865476
     part += part * below
     s = (part - 1) / (part + 1)
     square = s * s
-    series: Floats = np.full_like(square, 1 / (2 * terms - 1))
-    for divisor in range(2 * terms - 3, 0, -2):
+    series: Floats = np.full_like(square, 1 / 25)
+    for divisor in range(23, 0, -2):
         series *= square
         series += 1 / divisor
     series *= s
@@ -93,35 +91,16 @@ def normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     is left over at the end is made of 16 new draws. Fewer than 16 numbers come from torch itself, which makes those in
     double precision, so that rounding to float32 hides the processor.
     """
-    made = torch.empty(shape)
-    count = made.numel()
+    from heatproof.exact_kernels import box_muller
+
+    count = math.prod(shape)
     if count < GROUP:
         return torch.randn(shape, generator=generator)
-    drawn = torch.rand(count, generator=generator)
-    flat = made.view(-1)
+    made = np.empty(count, np.float32)
+    drawn = torch.rand(count, generator=generator).cpu().numpy()
     whole = count // GROUP * GROUP
-    for start in range(0, whole, BLOCK):
-        part = slice(start, min(start + BLOCK, whole))
-        flat[part] = box_muller(drawn[part])
+    box_muller(drawn[:whole].reshape(-1, GROUP), made[:whole].reshape(-1, GROUP))
     if whole < count:
-        flat[-GROUP:] = box_muller(torch.rand(GROUP, generator=generator))
-    return made
-
-
-def box_muller(drawn: torch.Tensor) -> torch.Tensor:
-    """Normal numbers from groups of 16 evenly distributed ones, to 1e-10, which float32 does not tell apart."""
-    first, second = drawn.view(-1, 2, GROUP // 2).cpu().numpy().astype(np.float64).swapaxes(0, 1)
-    radius = np.sqrt(-2 * logarithm(1 - first, terms=7))
-    half = np.pi * (second - 0.5)  # of the angle, less half a turn
-    square = half * half
-    sine = np.ones_like(half)
-    for n in range(18, 0, -2):
-        sine *= square
-        sine /= -n * (n + 1)
-        sine += 1
-    sine *= half
-    square = sine * sine
-    pairs = np.empty((len(first), 2, GROUP // 2), np.float32)
-    np.multiply(radius, 2 * square - 1, out=pairs[:, 0], casting="same_kind")
-    np.multiply(radius, -2 * sine * np.sqrt(np.maximum(1 - square, 0)), out=pairs[:, 1], casting="same_kind")
-    return torch.from_numpy(pairs).view(-1)
+        last = torch.rand(GROUP, generator=generator).cpu().numpy()
+        box_muller(last.reshape(1, GROUP), made[-GROUP:].reshape(1, GROUP))
+    return torch.from_numpy(made).view(shape)

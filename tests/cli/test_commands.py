@@ -223,3 +223,18 @@ def test_report_of_a_folder_without_a_run(tmp_path):
 def test_report_of_a_damaged_run(tmp_path):
     (tmp_path / "run.json").write_text("{")
     assert_clear_error(heatproof("report", str(tmp_path)), "run.json is damaged")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_after_the_last_word_is_no_traceback(number):
+    """Libraries tidy up at the end, which takes a moment."""
+    script = (
+        "import atexit, os, signal, sys\n"
+        "from heatproof import cli\n"
+        f"atexit.register(lambda: os.kill(os.getpid(), signal.{number}))\n"
+        "sys.argv = ['heatproof', '--version']\n"
+        "cli.command()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

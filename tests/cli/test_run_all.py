@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 from typer.testing import CliRunner
 
 import heatproof
 from heatproof.cli.app import app
 from heatproof.run_folder import REPORT
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_it_ends_with_the_answer_and_one_page(tmp_path):
@@ -23,3 +30,14 @@ def test_it_ends_with_the_answer_and_one_page(tmp_path):
             assert f"  {sentence}" in last
     assert "Across runs" in last
     assert (tmp_path / REPORT).stat().st_size < 5 * 10**6
+
+
+@pytest.mark.slow
+def test_make_run_leaves_a_page_that_can_be_mailed(tmp_path):
+    """What the Makefile says, line by line."""
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").split("\nrun:")[1].split("\n\n")[0]
+    lines = [line.split("/heatproof ")[1] for line in recipe.splitlines() if "/heatproof " in line]
+    for line in lines:
+        subprocess.run([sys.executable, "-m", "heatproof", *line.split()], cwd=tmp_path, check=True)
+    assert lines[-1].startswith("report ")
+    assert (tmp_path / "runs" / REPORT).stat().st_size < 5 * 10**6

@@ -13,8 +13,9 @@ import pytest
 
 from executors.work import Asked
 from heatproof.executors.processes import Processes
-from heatproof.executors.set_up import FORKS, ONE_THREAD
+from heatproof.executors.set_up import FORKS, MAKER, ONE_THREAD
 from heatproof.executors.threads import each, side_by_side
+from running import is_running, wait_for
 
 pytestmark = pytest.mark.skipif(not FORKS, reason="workers are forked on Linux alone")
 
@@ -66,6 +67,42 @@ def test_what_workers_took_counts_and_the_script_is_not_run_again():
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert said.split() == ["script"]
     assert after.ru_utime - before.ru_utime > 0.5
+
+
+LOADS_FOR_LONG = """
+import signal
+from heatproof.executors.forked import server, start_server
+start_server(["slow_to_load"])
+print(*server(), flush=True)
+signal.pause()
+"""
+
+
+def test_it_ends_with_its_parent_while_it_is_loading(tmp_path):
+    """Loading takes seconds; a parent that is killed meanwhile leaves nobody behind."""
+    (tmp_path / "slow_to_load.py").write_text(
+        f"import pathlib, time\npathlib.Path({str(tmp_path / 'loading')!r}).touch()\ntime.sleep(60)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", LOADS_FOR_LONG],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), *sys.path]))},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    loading = int(parent.stdout.readline())
+    wait_for((tmp_path / "loading").exists, 20)
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not is_running(loading), 20)
+
+
+def test_it_ends_at_once_where_its_parent_is_gone_already(monkeypatch):
+    from heatproof.executors.forked import FIRST
+
+    monkeypatch.setenv(MAKER, "1")
+    done = subprocess.run([sys.executable, "-c", f"import {FIRST}; print('went on')"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_threads_side_by_side_keep_the_order():

@@ -82,12 +82,18 @@ FEWER_PASSES = {"sise", "kernel_shap"}
 """`passes` is an upper bound: how many maps or coalitions there are is known only after a look."""
 
 
+THROUGH_ATTENTION: dict[str, dict[str, Any]] = {"lrp": {"composite": "attn_lrp"}}
+"""What a method takes on the transformer, where its default has no rules for attention."""
+
+
 def fits(name: str, net: str) -> bool:
-    """LRP has no rules for attention by default, attention methods need some, and the transformer has no ReLUs."""
+    """Attention methods need attention, and the transformer has no ReLUs."""
     cls = explainers[name]
     if cls.family == "attention":
         return net == "transformer"
-    return net != "transformer" or not (cls.family == "propagation" or cls.looks_at == "relus")
+    if net != "transformer" or name in THROUGH_ATTENTION:
+        return True
+    return not (cls.family == "propagation" or cls.looks_at == "relus")
 
 
 every = pytest.mark.parametrize("name", list(explainers))
@@ -116,12 +122,13 @@ def own_home(name: str) -> nn.Module:
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 
 
-def make(name: str, **parameters: Any) -> Explainer:
-    return explainers[name](**{**SMALL.get(name, {}), **parameters})
+def make(name: str, model: nn.Module | None = None, **parameters: Any) -> Explainer:
+    usual = THROUGH_ATTENTION.get(name, {}) if isinstance(model, VisionTransformer) else {}
+    return explainers[name](**{**SMALL.get(name, {}), **usual, **parameters})
 
 
 def explain(name: str, net: Net, batch: Batch | None = None, seed: int = 0, **parameters: Any) -> Tensor:
-    return make(name, **parameters)(net.model, batch or net.batch, CaseRandom(seed, name))
+    return make(name, net.model, **parameters)(net.model, batch or net.batch, CaseRandom(seed, name))
 
 
 def has_parameter(name: str, parameter: str) -> bool:
@@ -148,7 +155,7 @@ def test_shape_type_and_values(net: Net, name: str) -> None:
     for dtype in (torch.float64, torch.float32):
         model = copy.deepcopy(net.model).to(dtype)
         batch = net.batch.to(dtype=dtype)
-        relevance = make(name)(model, batch, CaseRandom(0, name))
+        relevance = make(name, model)(model, batch, CaseRandom(0, name))
         assert relevance.shape in (batch.inputs.shape, (len(batch), 1, *batch.space))
         assert relevance.dtype == dtype
         assert relevance.isfinite().all()
@@ -172,7 +179,7 @@ def test_the_layout_of_weights_does_not_matter(net: Net, name: str) -> None:
     laid_out = copy.deepcopy(net.model)
     laid_out.to(memory_format=torch.channels_last)
     assert any(not weight.is_contiguous() for weight in laid_out.parameters())
-    found = make(name)(laid_out, net.batch, CaseRandom(0, name))
+    found = make(name, laid_out)(laid_out, net.batch, CaseRandom(0, name))
     torch.testing.assert_close(found, explain(name, net), rtol=1e-8, atol=1e-10)
 
 
@@ -361,7 +368,7 @@ def test_declared_passes_are_the_counted_ones(net: Net, name: str) -> None:
     channels = tuple(layer.maps().shape[1] for layer in layers)
     assert channels == tuple(layer.width for layer in layers)
     assert channels[-1] == len(net.maps(0))
-    explainer = make(name)
+    explainer = make(name, net.model)
     explainer(net.model, net.batch[:1], CaseRandom(0, name))  # what is looked at once per network is done
     with counted_passes(net.model) as passes:
         explainer(net.model, net.batch, CaseRandom(0, name))

@@ -54,9 +54,9 @@ def test_explained_there_as_here(net: Net, name: str) -> None:
     with sdpa_kernel(SDPBackend.MATH):
         with elsewhere() as device:
             model, batch = copy.deepcopy(net.model).to(device), net.batch.to(device)
-            there = make(name)(model, batch, CaseRandom(0, name))
+            there = make(name, net.model)(model, batch, CaseRandom(0, name))
             assert isinstance(there, Elsewhere)
-        assert torch.equal(there.held, make(name)(net.model, net.batch, CaseRandom(0, name)))
+        assert torch.equal(there.held, make(name, net.model)(net.model, net.batch, CaseRandom(0, name)))
 
 
 LOOKS_ON_THE_CPU = {"lime", "sise"}
@@ -73,9 +73,9 @@ def test_explained_there_without_float64(net: Net, name: str) -> None:
     model, batch = copy.deepcopy(net.model).float(), net.batch.to(dtype=torch.float32)
     with sdpa_kernel(SDPBackend.MATH):
         with elsewhere(doubles=False) as device:
-            there = make(name)(copy.deepcopy(model).to(device), batch.to(device), CaseRandom(0, name))
+            there = make(name, net.model)(copy.deepcopy(model).to(device), batch.to(device), CaseRandom(0, name))
             assert isinstance(there, Elsewhere)
-        here = make(name)(model, batch, CaseRandom(0, name))
+        here = make(name, net.model)(model, batch, CaseRandom(0, name))
     assert torch.equal(there.held, here)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from inspect import signature
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -299,13 +298,13 @@ def test_bad_schedules_are_named(name, value):
 def test_the_command_trains_measures_and_its_network_is_explained(tmp_path, monkeypatch, capsys):
     """From the command to a run: every kind of explainer finds its way through batch norms behind ReLUs."""
     out = tmp_path / "net.npz"
-    data = str(shipped_dataset())
+    monkeypatch.chdir(tmp_path)
     given = ["--limit", "4", "--epochs", "1", "--batch", "2", "--out", str(out)]
-    monkeypatch.setattr("sys.argv", ["heatproof", "train", "relation-network", data, *given])
+    monkeypatch.setattr("sys.argv", ["heatproof", "train", "relation-network", "shipped", *given])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code in (0, None)
-    right = right_of(load_poster_network(out), open_lesson(Path(data), None, "train")[:4])
+    right = right_of(load_poster_network(out), open_lesson(shipped_dataset(), None, "train")[:4])
     assert f"learned questions: {right} of 4 right" in capsys.readouterr().out
     explainers = ["lrp:composite=relation_network,low=0.0,high=1.0", "excitation_backprop", "gradient", "deconvnet"]
     run = heatproof.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 
@@ -121,6 +122,17 @@ def test_latex_is_whole(run):
         "Bold",
     ):
         assert all(words in caption for caption in captions), words
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex (texlive-latex-base)")
+def test_latex_fits_the_page(run, tmp_path):
+    """SVEA's table is the widest: six columns, of which three are the paper's."""
+    packages = r"\usepackage[utf8]{inputenc}\usepackage{booktabs,graphicx}"
+    text = rf"\documentclass{{article}}{packages}\begin{{document}}{run.export('latex')}\end{{document}}"
+    (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
+    said = subprocess.run(["pdflatex", "-interaction=nonstopmode", "paper.tex"], cwd=tmp_path, capture_output=True)
+    assert said.returncode == 0, said.stdout.decode(errors="replace")[-2000:]
+    assert b"Overfull" not in said.stdout
 
 
 def test_latex_has_a_cell_under_every_heading(run):

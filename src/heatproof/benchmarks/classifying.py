@@ -87,11 +87,15 @@ def predicted_logits(
     """The logits of all pictures; `inputs(start, end)` gives some of them, maybe with what else the module takes."""
     from heatproof.explainers.wrapped import reached
 
-    found, module = [], reached(module)
+    found, module = torch.empty(0), reached(module)
     with torch.no_grad(), untouched(module):
         for start in range(0, count, at_once):
             progress("predicting", start, count)
-            given = inputs(start, min(start + at_once, count))
-            found.append(module(*given) if isinstance(given, tuple) else module(given))
+            end = min(start + at_once, count)
+            given = inputs(start, end)
+            outputs = module(*given) if isinstance(given, tuple) else module(given)
+            if not start:  # at once for all of them: what is kept between calls tears memory up
+                found = outputs.new_empty(count, *outputs.shape[1:])
+            found[start:end] = outputs
     progress("predicting", count, count)
-    return torch.cat(found)
+    return found

@@ -23,6 +23,8 @@ def command() -> NoReturn:
         main()
     except SystemExit as stop:
         code = stop.code or 0
+    for number in (signal.SIGINT, signal.SIGTERM):  # what is done is done, and an interrupt could only garble the end
+        signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()

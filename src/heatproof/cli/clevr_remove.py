@@ -55,11 +55,10 @@ def remove(
     from heatproof.clevr.changed_pictures import folder_of, look_of, make_changed, wanted_of
     from heatproof.clevr.files import open_dataset
     from heatproof.clevr.ground_truth import parse_size
-    from heatproof.clevr.shipped import shipped_dataset
+    from heatproof.clevr.shipped import folder_named
     from heatproof.executors.choice import Execution
 
-    given = shipped_dataset() if str(dataset) == "shipped" and not dataset.exists() else dataset
-    opened = open_dataset(given)
+    opened = open_dataset(folder_named(dataset))
     look = look_of(opened, samples, denoise, None if size is None else parse_size(size))
     wanted = wanted_of(islice(opened.scenes.values(), limit), intervene)
     folder = out or folder_of(opened)

@@ -18,8 +18,8 @@ def export(
         str,
         typer.Option(
             metavar="KIND",
-            help="markdown, latex (booktabs), csv, json: the table, ready for a paper. bibtex: the references. roe, of"
-            " a run of svea: the regions of explanation as data sets.",
+            help="markdown, latex (booktabs, graphicx), csv, json: the table, ready for a paper. bibtex: the"
+            " references. roe, of a run of svea: the regions of explanation as data sets.",
         ),
     ] = "markdown",
     out: Annotated[

@@ -155,7 +155,7 @@ def scene_logic(
     dataset: Annotated[Path, typer.Argument(help="Folder of pictures to learn from: heatproof clevr render.")],
     held_out: Annotated[
         Path | None,
-        typer.Option(help="Folder of other pictures (another seed) with questions, to measure the accuracy on."),
+        typer.Option(help="Folder of other pictures (another seed) with questions, to measure on; or shipped."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of initial weights, order and variations of the pictures.")] = 1,
     steps: Annotated[int, typer.Option(min=0, help="Steps of learning the names of objects.")] = 4000,
@@ -185,6 +185,7 @@ def scene_logic(
     """
     from heatproof.benchmarks.clevr_xai.accuracy import accuracy
     from heatproof.clevr.files import open_dataset
+    from heatproof.clevr.shipped import folder_named
     from heatproof.cli.bars import bars
     from heatproof.models.scene_logic import SceneLogic
     from heatproof.models.scene_logic_training import Schedule, train
@@ -196,7 +197,7 @@ def scene_logic(
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     network = SceneLogic()
     with bars() as progress:
-        others = None if held_out is None else open_dataset(held_out)
+        others = None if held_out is None else open_dataset(folder_named(held_out))
         asked = {} if others is None else {name: others.questions(name) for name in others.sets}
         network.eye = train(load_pictures(open_dataset(dataset), progress), schedule, checkpoint, progress, device)
         save_weights(network, out, half=True)
@@ -209,12 +210,15 @@ def scene_logic(
 
 @app.command("relation-network")
 def relation_network(
-    dataset: Annotated[Path, typer.Argument(help="Folder with pictures and questions: ours, CLEVR-XAI's or CLEVR's.")],
+    dataset: Annotated[
+        Path, typer.Argument(help="Folder with pictures and questions: ours (or shipped), CLEVR-XAI's or CLEVR's.")
+    ],
     questions: Annotated[
         str | None, typer.Option(help="Sets to learn, such as simple,complex or train. Default: all; of CLEVR, train.")
     ] = None,
     held_out: Annotated[
-        Path | None, typer.Option(help="Folder of other pictures and questions, to measure the accuracy on.")
+        Path | None,
+        typer.Option(help="Folder of other pictures and questions, to measure the accuracy on; or shipped."),
     ] = None,
     held_out_questions: Annotated[
         str | None, typer.Option(help="Their sets. Default: all; of CLEVR, val.", metavar="TEXT")
@@ -241,6 +245,7 @@ def relation_network(
 
     heatproof run clevr-xai --weights net.npz
     """
+    from heatproof.clevr.shipped import folder_named
     from heatproof.cli.bars import bars
     from heatproof.devices import choose_device
     from heatproof.models.relation_training import Schedule, accuracy, open_lesson, train
@@ -250,8 +255,10 @@ def relation_network(
     schedule = Schedule(seed, epochs, batch, rate, double_every, highest_rate, moved=moved)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     with bars() as progress:
-        others = None if held_out is None else open_lesson(held_out, held_out_questions, "val", progress)
-        lesson = open_lesson(dataset, questions, "train", progress)[:limit]
+        others = None
+        if held_out is not None:
+            others = open_lesson(folder_named(held_out), held_out_questions, "val", progress)
+        lesson = open_lesson(folder_named(dataset), questions, "train", progress)[:limit]
         network = train(lesson, schedule, checkpoint, progress, device)
         save_weights(network, out)
         load_weights(network, out)  # what is measured is what was written

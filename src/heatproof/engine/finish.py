@@ -89,7 +89,7 @@ def every_row(
     condition = source.opened.remembers()
     kept: list[pl.DataFrame] = []
     for part in parts:
-        kept.append(part.filter(condition))
+        keep(part.filter(condition), kept)
         yield part
     remembered.append(pl.concat(kept, how="diagonal"))
     summary = source.opened.summarise(remembered[0])
@@ -103,8 +103,14 @@ def looked_at(every: Iterable[pl.DataFrame], story: Story, shown: list[pl.DataFr
     """All rows; `shown` gets those that the page says of its examples."""
     condition = pl.col("case").is_in(list(story.examples)) & story.shown
     for rows in every:
-        shown.append(rows.filter(condition))
+        keep(rows.filter(condition), shown)
         yield rows
+
+
+def keep(rows: pl.DataFrame, kept: list[pl.DataFrame]) -> None:
+    """Add rows to those that are kept; of none only the first, for its columns: an empty frame takes memory too."""
+    if len(rows) or not kept:
+        kept.append(rows)
 
 
 def by_label(reference: Reference, published: Mapping[str, str]) -> pl.DataFrame | None:

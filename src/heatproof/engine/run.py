@@ -23,6 +23,7 @@ from heatproof.executors import Failure
 from heatproof.executors.base import Enough
 from heatproof.executors.choice import Execution
 from heatproof.executors.in_process import InProcess
+from heatproof.executors.set_up import give_memory_back
 from heatproof.executors.threads import side_by_side
 from heatproof.lazy import pl
 from heatproof.progress import Progress, silent
@@ -103,6 +104,7 @@ def run_source(
         folder.write_manifest(manifest)
     else:
         require_all(folder, wanted)
+    give_memory_back()
     with side_by_side(threads):
         return finish(folder, source, manifest, progress)
 

@@ -295,24 +295,28 @@ class Explaining(Source):
 
     def examples(self) -> Arrays:
         wanted = self.opened.story.examples
-        found: dict[str, Batch] = {}
+        places = {case: place for place, case in enumerate(wanted)}
+        arrays: dict[str, np.ndarray[Any, Any]] = {}
+        there = np.zeros(len(wanted), dtype=np.bool_)
         for chunk in self.opened.chunks_with(list(wanted)) if wanted else ():
             batch = self.loaded(chunk)
-            found |= {case: alone(batch, i) for i, case in enumerate(batch.ids) if case in wanted}
-        cases = [found[case] for case in wanted if case in found]
-        if not cases:
+            here = [i for i, case in enumerate(batch.ids) if case in places]
+            if not here:
+                continue
+            found = {"inputs": self.opened.as_pictures(batch.inputs[here])}
+            found |= {f"mask.{name}": mask[here] for name, mask in batch.masks.items()}
+            rows = [places[batch.ids[i]] for i in here]
+            there[rows] = True
+            for name, values in found.items():
+                kept = values.cpu().numpy()
+                if name not in arrays:  # at once for all of them: what is kept between batches tears memory up
+                    arrays[name] = np.zeros((len(wanted), *kept.shape[1:]), kept.dtype)
+                arrays[name][rows] = kept
+            del batch, found, values, kept  # before the next is loaded
+        if not arrays:
             return {}
-        inputs = self.opened.as_pictures(torch.cat([case.inputs for case in cases]))
-        arrays = {"ids": np.asarray([case.ids[0] for case in cases]), "inputs": inputs.cpu().numpy()}
-        masks = {name: torch.cat([case.masks[name] for case in cases]).cpu().numpy() for name in cases[0].masks}
-        return arrays | {f"mask.{name}": mask for name, mask in masks.items()}
-
-
-def alone(batch: Batch, place: int) -> Batch:
-    """One case of a batch, without holding the others in memory."""
-    case = batch[place : place + 1]
-    masks = {name: mask.clone() for name, mask in case.masks.items()}
-    return replace(case, inputs=case.inputs.clone(), context=(), masks=masks)
+        ids = np.asarray([case for case, seen in zip(wanted, there, strict=True) if seen])
+        return {"ids": ids} | (arrays if there.all() else {name: kept[there] for name, kept in arrays.items()})
 
 
 def labelled(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:

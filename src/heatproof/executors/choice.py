@@ -13,8 +13,8 @@ from heatproof.executors.set_up import FORKS
 
 Engine = Literal["auto", "local", "processes", "ray"]
 ENGINES: tuple[str, ...] = get_args(Engine)
-WORTH_IT = 10.0
-"""Seconds of work from which on processes are worth their start, which takes two or three."""
+WORTH_IT = 6.0
+"""Seconds of work from which on processes are worth their start, which takes two."""
 
 
 @dataclass(frozen=True)

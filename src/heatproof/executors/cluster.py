@@ -98,7 +98,7 @@ def connected(ray: Any, address: str | None) -> Iterator[None]:
         why = str(problem).splitlines()[0].rstrip(".")
         raise HeatproofError(
             f"there is no Ray cluster at {address or 'this machine'} ({why}). Start one with 'ray start --head', or"
-            " leave --address out to start one for this run."
+            " leave --address out to start one for this run. One that wants a token gets it where RAY_AUTH_MODE=token."
         ) from problem
     try:
         yield

@@ -19,19 +19,23 @@ from types import ModuleType
 from typing import Any
 
 from heatproof.executors.interrupts import interrupts_held
-from heatproof.executors.set_up import ONE_THREAD
+from heatproof.executors.set_up import MAKER, ONE_THREAD
 
 LIBRARIES = ("numpy", "torch", "numba", "sklearn.svm")
 """What takes long to load, and starts no thread by it as polars does."""
 OURS = tuple(
     f"heatproof.{name}"
-    for name in ("benchmarks", "clevr", "engine.sources", "executors", "explainers", "metrics", "models", "mosaics")
-)
+    for name in (
+        "benchmarks", "clevr", "engine.sources", "exact_kernels", "executors", "explainers", "metrics", "models",
+        "mosaics",
+    )
+)  # fmt: skip
 TO_EXPLAIN = (
-    "torch", "heatproof.engine.sources", "heatproof.executors.processes", "heatproof.explainers.layers",
-    "heatproof.explainers.memory", "heatproof.metrics.heatmap_kernels",
+    "torch", "heatproof.engine.sources", "heatproof.exact_kernels", "heatproof.executors.processes",
+    "heatproof.explainers.layers", "heatproof.explainers.memory", "heatproof.metrics.heatmap_kernels",
 )  # fmt: skip
 """What explaining takes, for a server that starts before this process has loaded it."""
+FIRST, LAST = "heatproof.executors.loading_begins", "heatproof.executors.loading_ends"
 
 
 class ForkedProcess(ForkServerProcess):
@@ -55,9 +59,9 @@ def forked_context() -> ForkedContext:
 
 def start_server(modules: Sequence[str]) -> None:
     """Let a process load these modules, for workers to be forked from; nothing if there is one already."""
-    ForkedContext().set_forkserver_preload(list(modules))
+    ForkedContext().set_forkserver_preload([FIRST, *modules, LAST])
     resource_tracker.ensure_running()  # before Python itself would: where it starts, it lets interrupts through again
-    with environment(ONE_THREAD), interrupts_held():
+    with environment({**ONE_THREAD, MAKER: str(os.getpid())}), interrupts_held():
         forkserver.ensure_running()
     atexit.unregister(stop_server)
     atexit.register(stop_server)

@@ -19,6 +19,8 @@ ONE_THREAD = dict.fromkeys(LIMITS, "1")
 """Environment of workers: each has a core of its own, and threads of one would wait for those of others."""
 FORKS = sys.platform.startswith("linux")
 """Whether workers are forked, from a process that has loaded libraries; elsewhere each starts afresh."""
+MAKER = "HEATPROOF_MAKER"
+"""Variable with the number of the process that started the one which workers are forked from."""
 LOOKS = 0.5
 """Seconds between two looks at whether the parent lives."""
 
@@ -44,6 +46,13 @@ def keep_memory() -> bool:
     return all(mallopt(which, value) for which, value in settings)
 
 
+def give_memory_back() -> None:
+    """Let the C library hand to the system what it keeps and is free: what comes next needs other pieces of memory."""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
 _number = 0
 
 
@@ -57,7 +66,7 @@ def set_up_worker(parent: int, folder: Path) -> None:
     global _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if FORKS:
-        end_with_server()
+        end_with_maker()  # the process that it was forked from, which ends when the parent does
     keep_memory()
     _number = next(number for number in itertools.count() if taken(folder / f"worker-{number}"))
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
@@ -72,13 +81,13 @@ def taken(path: Path) -> bool:
     return True
 
 
-def end_with_server() -> None:
-    """Let the system end this process with the one that it was forked from, which ends when the parent does.
+def end_with_maker(does: bool = True) -> None:
+    """Let the system end this process with the one that made it, or no longer.
 
-    A thread that looks comes too late where a kernel keeps the interpreter for itself.
+    A thread that looks comes too late where a kernel, or a library that is being loaded, keeps the interpreter.
     """
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL) if does else 0, 0, 0, 0)
 
 
 def end_with(parent: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import torch
@@ -28,22 +29,24 @@ GRAPHS = ("DifferentiableGraph", "CompiledFunction", "CompiledAutograd")
 """Parts of the names of nodes that hold a compiled graph."""
 
 
+def behind(outputs: Iterable[Tensor]) -> dict[Node, list[Node]]:
+    """All nodes behind these outputs, with those that made what each took."""
+    found: dict[Node, list[Node]] = {}
+    waiting = [output.grad_fn for output in outputs if output.grad_fn is not None][::-1]
+    while waiting:
+        if (node := waiting.pop()) not in found:
+            found[node] = makers(node)
+            waiting += found[node]
+    return found
+
+
 def nodes_of(*outputs: Tensor) -> list[Node]:
     """All nodes behind these outputs, each once; a node comes before those that it hands gradients to."""
-    roots = list(dict.fromkeys(output.grad_fn for output in outputs if output.grad_fn is not None))
-    readers = dict.fromkeys(roots, 0)
-    made_of: dict[Node, list[Node]] = {}
-    waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
-        made_of[node] = makers(node)
-        for maker in made_of[node]:
-            if maker in readers:
-                readers[maker] += 1
-            else:
-                readers[maker] = 1
-                waiting.append(maker)
-    ordered, ready = [], [node for node in roots if not readers[node]]
+    made_of = behind(outputs)
+    readers = dict.fromkeys(made_of, 0)
+    for maker in chain.from_iterable(made_of.values()):
+        readers[maker] += 1
+    ordered, ready = [], [node for node in made_of if not readers[node]]
     while ready:
         ordered.append(node := ready.pop())
         for maker in made_of[node]:

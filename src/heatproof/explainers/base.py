@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
 
 from heatproof.cases import Batch
@@ -138,7 +139,7 @@ class Explainer(ABC):
         """The fields that make the result what it is."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The name with the parameters that differ from the defaults: `smoothgrad:samples=50`."""
         changed = [

@@ -7,6 +7,7 @@ from torch import nn
 from torch.export.unflatten import InterpreterModule
 
 from heatproof.errors import HeatproofError
+from heatproof.explainers.guards import modules_of
 
 
 def is_script(module: nn.Module) -> bool:
@@ -23,14 +24,14 @@ def operations(module: nn.Module) -> list[str]:
 def require_functions(model: nn.Module, explainer: str) -> None:
     """An error for a model whose functions this explainer cannot watch, where it would be wrong without a word."""
     require_layers(model, explainer)
-    if any(operations(module) for module in model.modules()):
+    if any(operations(module) for module in modules_of(model)):
         raise_hidden("torch.export", explainer)
 
 
 def require_gradients(model: nn.Module, explainer: str) -> None:
     """An error for a quantised model: its layers have no gradients, and what goes around them would be half of it."""
-    found = next((name for name, module in model.named_modules() if is_quantised(module)), None)
-    if found is not None:
+    if any(is_quantised(module) for module in modules_of(model)):
+        found = next(name for name, module in model.named_modules() if is_quantised(module))
         raise HeatproofError(
             f"{explainer} needs gradients, and layer {found!r} of the model is quantised, which has none. Give the"
             " network as it was before, or take a method that asks for scores only (rise, lime, occlusion ...)."
@@ -45,7 +46,7 @@ def is_quantised(module: nn.Module) -> bool:
 def require_layers(model: nn.Module, explainer: str) -> None:
     """An error for a model whose layers cannot be read."""
     require_gradients(model, explainer)
-    if any(is_script(module) for module in model.modules()):
+    if any(is_script(module) for module in modules_of(model)):
         raise_hidden("TorchScript", explainer)
 
 

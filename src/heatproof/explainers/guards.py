@@ -26,7 +26,7 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
     `freeze` switches gradients of parameters off meanwhile, which saves work where only those of inputs are needed.
     """
     require_module(model)
-    modules = list(model.modules())
+    modules = modules_of(model)
     parameters = [p for module in modules for p in module._parameters.values() if p is not None]
     require_ordinary(parameters)
     modes = [
@@ -63,6 +63,17 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
                 parameter.grad = gradient
 
 
+def modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The model and all modules in it, each once; torch's own way takes longer than the pass of a small network."""
+    found, waiting = {model}, [model]
+    for module in waiting:  # which grows meanwhile
+        for inner in module._modules.values():
+            if inner is not None and inner not in found:
+                found.add(inner)
+                waiting.append(inner)
+    return waiting
+
+
 def require_module(model: object) -> None:
     """The model must be a module: its layers, modes and weights are looked after."""
     if not isinstance(model, torch.nn.Module):
@@ -75,16 +86,21 @@ def require_module(model: object) -> None:
 
 def require_ordinary(parameters: Iterable[torch.Tensor]) -> None:
     """The weights must be there, and none may come from inference mode."""
-    parameters = list(parameters)
-    if any(isinstance(parameter, torch.nn.parameter.UninitializedParameter) for parameter in parameters):
-        raise HeatproofError("the model has lazy layers without weights; run it once on inputs, or load its weights.")
-    if any(parameter.is_meta for parameter in parameters):
-        raise HeatproofError("the model is on the meta device, where weights have no values; load its weights first.")
-    if any(parameter.is_inference() for parameter in parameters):
-        raise HeatproofError(
-            "the model was made within torch.inference_mode, and no gradient passes such weights; make or load it"
-            " outside of that."
-        )
+    lazy = torch.nn.parameter.UninitializedParameter
+    for parameter in parameters:
+        if isinstance(parameter, lazy):
+            raise HeatproofError(
+                "the model has lazy layers without weights; run it once on inputs, or load its weights."
+            )
+        if parameter.is_meta:
+            raise HeatproofError(
+                "the model is on the meta device, where weights have no values; load its weights first."
+            )
+        if parameter.is_inference():
+            raise HeatproofError(
+                "the model was made within torch.inference_mode, and no gradient passes such weights; make or load it"
+                " outside of that."
+            )
 
 
 def own_copies(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -103,13 +119,13 @@ def mend_norms(_model: torch.nn.Module, _given: Any, outputs: Any) -> None:
     torch 2.13 makes wrong gradients from some others on the CPU: of a single case, or along a side of length one.
     `instance_norm` is a batch norm inside.
     """
-    from heatproof.explainers.autograd_graph import function_name, nodes_of
+    from heatproof.explainers.autograd_graph import behind, function_name
     from heatproof.explainers.watching import tensors_in
 
     if not torch.is_grad_enabled():
         return
     found = outputs.values() if isinstance(outputs, dict) else [outputs]
-    for node in nodes_of(*tensors_in(found)):
+    for node in behind(tensors_in(found)):
         if function_name(node) == "NativeBatchNorm":
             node.register_prehook(InLayout(layout_of(node._raw_saved_input.data)))  # type: ignore[attr-defined]
 
@@ -156,15 +172,26 @@ def as_usual() -> Iterator[None]:
 
     What is explained in less than full precision is said so (`--precision`), never by what happens to be switched on.
     """
-    before = torch.get_default_dtype()
+    before, switched_on = torch.get_default_dtype(), autocasts()
+    if before is torch.float32 and not switched_on:
+        yield
+        return
     torch.set_default_dtype(torch.float32)
     try:
         with ExitStack() as stack:
-            for kind in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+            for kind in switched_on:
                 stack.enter_context(torch.autocast(kind, enabled=False))
             yield
     finally:
         torch.set_default_dtype(before)
+
+
+def autocasts() -> list[str]:
+    """The kinds of devices for which autocast may be switched on."""
+    try:
+        return [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    except TypeError:  # torch before 2.4 does not tell
+        return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -63,7 +65,8 @@ class Stack:
 
     def __init__(self, held: int = HELD) -> None:
         self.file = tempfile.SpooledTemporaryFile(held)  # noqa: SIM115  # it goes with this object
-        self.places: dict[Key, list[tuple[int, int]]] = {}
+        self.places: dict[Key, array[int]] = {}
+        """Where a variant's scores begin, and how many bytes they are, in turns."""
 
     def add(self, variant: Key, **columns: NDArray[Any]) -> None:
         rows = np.empty(len(columns["case"]), list(self.FIELDS))
@@ -72,12 +75,13 @@ class Stack:
         content = rows.tobytes()
         start = self.file.seek(0, os.SEEK_END)
         self.file.write(content)
-        self.places.setdefault(variant, []).append((start, len(content)))
+        self.places.setdefault(variant, array("q")).extend((start, len(content)))
 
     def rows(self, variant: Key) -> NDArray[Any]:
         """All scores of a variant, in the order in which they came."""
         parts = []
-        for start, length in self.places[variant]:
+        places = self.places[variant]
+        for start, length in zip(places[::2], places[1::2], strict=True):
             self.file.seek(start)
             parts.append(self.file.read(length))
         return np.frombuffer(b"".join(parts), list(self.FIELDS))
@@ -164,13 +168,13 @@ def gather(
     cases: dict[str, int] = {}
     keys: dict[Key, int] = {}
     models: set[str] = set()
-    costs: list[pl.DataFrame] = []
+    costs = Costs()
     clusters: dict[str, str] = {}
     facts: dict[tuple[str, str], pl.DataFrame] = {}
     for part in parts:
         if cluster in part.columns:
             clusters.update(part.select("case", pl.col(cluster).cast(pl.String)).drop_nulls().unique().rows())
-        costs.append(cost_sums(part))
+        costs.add(part)
         wanted = {name for condition in subsets.values() for name in condition.meta.root_names()}
         rows = with_columns(part.filter(pl.col("metric").is_in(list(metrics))), {*wanted, "uniform"})
         models.update(rows["model"].unique())  # one that has no score of its own is not summed up with others
@@ -191,7 +195,7 @@ def gather(
             uniform = group["uniform"].to_numpy().astype(np.float64)
             stack.add(variant, case=coded, key=code, value=value, bits=bits, uniform=uniform)
     return Gathered(
-        stack, cases, keys, frozenset(models), mean_costs(costs), list(subsets), all_facts(facts.values()), clusters
+        stack, cases, keys, frozenset(models), costs.means, list(subsets), all_facts(facts.values()), clusters
     )
 
 
@@ -206,20 +210,36 @@ def with_columns(rows: pl.DataFrame, wanted: Collection[str]) -> pl.DataFrame:
     return rows.with_columns(pl.lit(None).alias(name) for name in sorted({*wanted} - set(rows.columns)))
 
 
-def cost_sums(part: pl.DataFrame) -> pl.DataFrame:
-    """What explaining cost in a part: sums over its cases, how many these are, and the most of each."""
-    measured = part.filter(pl.col("metric").is_in(["seconds", "passes", "memory"]))
-    value = pl.col("value")
-    return measured.group_by("target", "explainer", "metric").agg(total=value.sum(), count=pl.len(), most=value.max())
+class Costs:
+    """What explaining cost: sums over cases and the most of each, as numbers, for small frames take much memory."""
+
+    def __init__(self) -> None:
+        self.sums: dict[tuple[str, str], dict[str, tuple[float, int, float]]] = {}
+
+    def add(self, part: pl.DataFrame) -> None:
+        measured = part.filter(pl.col("metric").is_in(["seconds", "passes", "memory"]))
+        value = pl.col("value")
+        found = measured.group_by("target", "explainer", "metric").agg(value.sum(), pl.len(), value.max().alias("most"))
+        for target, explainer, metric, total, count, most in found.rows():
+            sums = self.sums.setdefault((target, explainer), {})
+            before, counted, highest = sums.get(metric, (0.0, 0, -math.inf))
+            sums[metric] = before + total, counted + count, highest if most is None else max(highest, most)
+
+    @property
+    def means(self) -> pl.DataFrame:
+        """Seconds and passes per case, and the peak of memory; nothing where it was not measured."""
+        rows = [
+            {
+                "target": target,
+                "explainer": explainer,
+                **{f"{name}_per_case": per_case(sums.get(name)) for name in ("seconds", "passes")},
+                "peak_memory": sums["memory"][2] if "memory" in sums else None,
+            }
+            for (target, explainer), sums in self.sums.items()
+        ]
+        numbers = dict.fromkeys(("seconds_per_case", "passes_per_case", "peak_memory"), pl.Float64)
+        return pl.DataFrame(rows, schema={"target": pl.String, "explainer": pl.String, **numbers})
 
 
-def mean_costs(sums: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Seconds and passes per case of each explainer, over all cases that it explained, and its peak of memory."""
-    by_metric = pl.concat(sums).group_by("target", "explainer", "metric")
-    total = by_metric.agg(pl.col("total", "count").sum(), pl.col("most").max())
-    mean = pl.col("total") / pl.col("count")
-    return total.group_by("target", "explainer").agg(
-        seconds_per_case=mean.filter(pl.col("metric") == "seconds").first(),
-        passes_per_case=mean.filter(pl.col("metric") == "passes").first(),
-        peak_memory=pl.col("most").filter(pl.col("metric") == "memory").first(),
-    )
+def per_case(sums: tuple[float, int, float] | None) -> float | None:
+    return None if sums is None else sums[0] / sums[1]

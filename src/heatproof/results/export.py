@@ -24,6 +24,8 @@ NO_BETTER = "†"
 TIES = 1e-12
 HEAD = 14
 """Letters of a heading that are as wide as a score with its interval and marks."""
+AS_WIDE_AS_FITS = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
+"""In LaTeX: what is wider than the text is made smaller."""
 
 
 @dataclass(frozen=True)
@@ -276,7 +278,7 @@ def as_latex(run: Results) -> str:
             f"\\,\\textsuperscript{{{latex(marked.marks)}}}" if marked.marks else ""
         )
 
-    parts = ["% Needs \\usepackage{booktabs}.\n"]
+    parts = ["% Needs \\usepackage{booktabs,graphicx}.\n"]
     benchmark = str(run.manifest["configuration"]["benchmark"])
     for table in paper_tables(run):
         lines = [" & ".join(map(stacked, table.heads)), "\\midrule"]
@@ -292,8 +294,9 @@ def as_latex(run: Results) -> str:
         parts.append(
             "\\begin{table}\n  \\centering\n"
             f"  \\caption{{{latex(table.caption)}}}\n  \\label{{tab:{label}}}\n"
+            f"  {AS_WIDE_AS_FITS}{{%\n"
             f"  \\begin{{tabular}}{{l{'r' * (len(table.heads) - 1)}}}\n    \\toprule\n{body}\n    \\bottomrule\n"
-            "  \\end{tabular}\n\\end{table}\n"
+            "  \\end{tabular}}\n\\end{table}\n"
         )
     return "\n".join(parts)
 

@@ -107,9 +107,11 @@ def find_company(
 ) -> Company:
     """The company of the `wanted` questions of a set, drawn by `seed` among all questions of the set."""
     told: dict[str, dict[int, Truths]] = {}
+    met: dict[frozenset[int], frozenset[int]] = {}  # there are few, and each is kept once
     for question in data.each_question(name):
         picture = str(question.record["image_filename"])
-        told.setdefault(picture, {})[question.index] = truths_of(question, kinds)
+        truths_here = {kind: met.setdefault(truth, truth) for kind, truth in truths_of(question, kinds).items()}
+        told.setdefault(picture, {})[question.index] = truths_here
     others: dict[str, dict[int, int]] = {kind: {} for kind in kinds}
     truths: dict[str, dict[int, frozenset[int]]] = {kind: {} for kind in kinds}
     files: dict[int, str] = {}

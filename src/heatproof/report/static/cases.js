@@ -338,8 +338,8 @@
 
   // One case: two maps over the input with a divider between them, and every method beside it.
   class OneCase {
-    constructor(cases, drawing, change, paint) {
-      Object.assign(this, { cases, drawing, change });
+    constructor(cases, drawing, change, leave, paint) {
+      Object.assign(this, { cases, drawing, change, leave });
       this.heading = make("h3", { id: cases.id("case-title") });
       this.caption = make("p", { class: "case-caption" });
       this.position = make("span", { class: "case-position", "aria-live": "polite" });
@@ -360,7 +360,7 @@
     }
 
     built() {
-      const shut = button("✕", "close", () => this.dialog.close());
+      const shut = button("✕", "close", this.leave);
       const steps = make("div", { class: "case-steps" }, this.previous, this.position, this.next, shut);
       const fields = [this.left, this.right, this.swipe, this.opacity];
       if (this.cases.truths.length) fields.push(this.truth);
@@ -379,7 +379,9 @@
         event.preventDefault();
         this.step(step);
       });
-      this.dialog.addEventListener("click", event => { if (event.target === this.dialog) this.dialog.close(); });
+      this.dialog.addEventListener("click", event => { if (event.target === this.dialog) this.leave(); });
+      this.dialog.addEventListener("cancel", this.leave);
+      this.dialog.addEventListener("close", this.leave); // Escape before anything was clicked brings no "cancel"
       const drag = event => {
         const box = this.stage.firstElementChild.getBoundingClientRect();
         const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
@@ -475,14 +477,15 @@
       const change = changes => { cases.write(changes); this.show(); };
       const paint = (name, amount) => this.element.style.setProperty(name, `${amount}%`);
       this.grid = new Grid(cases, drawing, change);
-      this.one = new OneCase(cases, drawing, change, paint);
-      this.element = make("div", { class: "explorer" }, ...this.grid.parts, this.one.dialog);
-      this.one.dialog.addEventListener("close", () => {
+      // The dialog closes because the address names no case, so that the two never differ.
+      const leave = () => {
         const now = cases.settings(), page = Math.floor(cases.chosen(now).indexOf(now.open) / PER_PAGE) + 1;
         if (now.open < 0) return;
         change({ case: "", page: page > 1 ? page : "" });
         this.grid.focus(cases.cases[now.open].id);
-      });
+      };
+      this.one = new OneCase(cases, drawing, change, leave, paint);
+      this.element = make("div", { class: "explorer" }, ...this.grid.parts, this.one.dialog);
       this.paint = paint;
       section.querySelector(".plain").after(this.element);
       section.classList.add("live");
