@@ -24,7 +24,9 @@ def of_method(explainer: str) -> Line:
             rows = table.filter(subset=subset)
             if len(rows) and rows[mean][0] is not None:
                 row = rows.row(0, named=True)
-                found.append(f"{name} {row[mean]:.2f} ({row[std]:.2f}) {row[median]:.2f}")
+                # The poster's own lines have no number of questions.
+                count = f" of {row['n']}" if row.get("n") else ""
+                found.append(f"{name}{count} {row[mean]:.2f} ({row[std]:.2f}) {row[median]:.2f}")
         return ", ".join(found)
 
     paper = read_reference("clevr_xai").filter(explainer=explainer)

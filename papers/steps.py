@@ -20,7 +20,7 @@ STEPS = [
     Step("histogram", "focus randomise --only histogram --per-class 10 --out {out}"),
     Step("cascade", "focus randomise --only cascade --per-class 5 --out {out}"),
     Step("bias", "focus bias {focus}"),
-    Step("clevr", "run clevr-xai --preset quick --keep-heatmaps --out {out} --quiet"),
+    Step("clevr", "run clevr-xai --preset standard --keep-heatmaps --out {out} --quiet"),
     Step("again", "evaluate {clevr} --out {out} --quiet"),
     Step("poster", "clevr poster {clevr}"),
     Step("render", "clevr render {out} --num-images 20 --size 128x128 --quiet"),

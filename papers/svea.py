@@ -101,6 +101,8 @@ SVEA = [
     *[of_method(explainer) for explainer in METHODS],
     Line("Table 1", "the methods by the ROE test, best first", RUN,
          "RISE, Integrated Gradients, SISE, Grad-CAM++, Grad-CAM, Score-CAM, XGrad-CAM, Vanilla Gradient", best_first),
+    Line("Table 1", "the same with the paper's own weights", "heatproof run svea --weights FILE", "as above",
+         "the weights are not ours to ship; [what came of them](svea.md#on-the-papers-own-weights)"),
     Line("Section 5.2", "ROE, Drop and Increase order methods alike", RUN, "said in words",
          notes("Spearman", "correlation", "Rank")),
     Line("Figure 6", "signals that are seen right and wrong, with region and template",

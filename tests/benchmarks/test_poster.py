@@ -112,6 +112,19 @@ def test_claims_about_methods_that_are_absent_are_not_judged():
     assert some["Accuracy rises with the object's size"].startswith("cannot be judged")
 
 
+def test_one_question_says_nothing_of_questions():
+    """A part of one question has no spread, and no claim is judged by it."""
+    large = pl.col("subset") == "mask>1000"
+    table = poster_as_a_run().with_columns(
+        n=pl.when(large).then(1).otherwise("n"), mean=pl.when(large).then(1.0).otherwise("mean")
+    )
+    found = {claim.text: claim.here for claim in claims(table)}
+    assert found["Accuracy rises with the object's size"] == "cannot be judged: the run has one such question"
+    assert found["No method reaches 1.0"].startswith("holds: the highest mean of any part is 0.9")
+    alone = {claim.text: claim.here for claim in claims(table.filter(large).with_columns(subset=pl.lit("all")))}
+    assert alone["No method reaches 1.0"] == "cannot be judged: the run has one question"
+
+
 def test_how_near_methods_come_to_one(run):
     """Reference: the rows of both ground truths, case by case; what lies where adds up to all of it."""
     near = reach(run)

@@ -181,6 +181,8 @@ def gains(found: Mapping[str, Stats], part: str) -> str:
     both = [name for name in whole if name in some]
     if not both:
         return "cannot be judged: the run has no such questions"
+    if is_single(some):
+        return "cannot be judged: the run has one such question"
     rise = [name for name in both if some[name]["mean"] > whole[name]["mean"]]
     fall = [name for name in both if some[name]["mean"] < whole[name]["mean"]]
     told = f"rises for {len(rise)} of {len(both)} methods"
@@ -196,7 +198,15 @@ def gains(found: Mapping[str, Stats], part: str) -> str:
     return verdict(len(rise) == len(both), told)
 
 
+def is_single(part: Stats) -> bool:
+    """Whether a part of a run has one question only: that says nothing of questions. The poster's have no number."""
+    return max((numbers["n"] or 2 for numbers in part.values()), default=2) == 1
+
+
 def highest(found: Mapping[str, Stats]) -> str:
-    every = [(numbers["mean"], name) for part in found.values() for name, numbers in part.items()]
+    parts = [part for part in found.values() if not is_single(part)]
+    every = [(numbers["mean"], name) for part in parts for name, numbers in part.items()]
+    if not every:
+        return "cannot be judged: the run has one question"
     mean, name = max(every)
     return verdict(round(mean, 2) < 1, f"the highest mean of any part is {mean:.2f}, of {TITLES[name]}")
