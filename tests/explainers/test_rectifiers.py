@@ -109,6 +109,9 @@ RECTIFIERS: dict[str, Callable[[Tensor], Tensor]] = {
     "Threshold": nn.Threshold(0, 0),
     "hardtanh without a cap": lambda x: functional.hardtanh(x, 0.0, torch.inf),
     "leaky without a slope": nn.LeakyReLU(0.0),
+    "prelu without a slope": lambda x: functional.prelu(x, torch.zeros(1)),
+    "rrelu without a slope": lambda x: functional.rrelu(x, 0.0, 0.0),
+    "elu without a depth": lambda x: functional.elu(x, 0.0),
     "maximum": lambda x: torch.maximum(x, torch.zeros_like(x)),
     "maximum, zero first": lambda x: torch.maximum(torch.zeros(()), x),
     "max of two": lambda x: torch.max(x, torch.tensor(0.0)),
@@ -179,6 +182,41 @@ def test_a_value_above_the_cap_has_no_say(method: str, act: Callable[[Tensor], T
     inputs = torch.tensor([[[-1.0, 2.0, 9.0]]])
     found = [heatproof.explain(Sum(), inputs, method, target=target).sum().item() for target in range(3)]
     assert found == [float(method == "deconvnet"), 1.0, 0.0]
+
+
+def moved_where_above(values: Tensor) -> Tensor:
+    made = torch.zeros_like(values)
+    made[values > 0] = values[values > 0]
+    return made
+
+
+PUT_TOGETHER: dict[str, Callable[[Tensor], Tensor]] = {
+    "half of both": lambda x: (x + x.abs()) / 2,
+    "half of both, as a product": lambda x: 0.5 * (x + torch.abs(x)),
+    "without what is below": lambda x: x - x.clamp(max=0),
+    "less of the least": lambda x: -torch.minimum(-x, torch.zeros_like(x)),
+    "clamped upside down": lambda x: -((-x).clamp(max=0)),
+    "the largest of two": lambda x: torch.stack([x, torch.zeros_like(x)]).amax(0),
+    "the largest of two, with places": lambda x: torch.stack([x, torch.zeros_like(x)]).max(0)[0],
+    "where it is not below": lambda x: x * (1 - (x < 0).float()),
+    "moved where it is above": moved_where_above,
+    "the root of the square": lambda x: (x + (x * x).sqrt()) / 2,
+    "with another rectifier": lambda x: x + torch.relu(-x),
+}
+
+
+@methods
+@pytest.mark.parametrize("kind", PUT_TOGETHER)
+def test_rectifiers_that_are_put_together_are_refused(kind: str, method: str) -> None:
+    """They went unseen beside a plain ReLU, and the map was another network's."""
+
+    class Beside(Two):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return super().forward(torch.relu(inputs + 1))
+
+    words = rf"{method} changes how gradients pass ReLUs, and this model makes one of several functions, .*torch.relu"
+    with pytest.raises(HeatproofError, match=words):
+        heatproof.explain(Beside(PUT_TOGETHER[kind]), some_inputs(), method, target=1)
 
 
 NONE: dict[str, Callable[[Tensor], Tensor]] = {

@@ -175,6 +175,30 @@ def test_models_without_a_gradient_are_asked_only(name: str, method: str) -> Non
         explained(model, method)
 
 
+def half_in_place(net: Net, inputs: Tensor) -> Tensor:
+    first, second = net.front(inputs).chunk(2, 1)
+    first.relu_()
+    return net.back(torch.cat([first, second], 1))
+
+
+def step_function(net: Net, inputs: Tensor) -> Tensor:
+    maps = net.front(inputs)
+    return net.back(torch.heaviside(maps, torch.zeros(())))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("forward", [half_in_place, step_function])
+def test_models_that_torch_cannot_follow_are_asked_only(forward: Callable[..., Tensor], method: str) -> None:
+    """They run without gradients alone, and torch's own error came through, also of methods that ask for scores."""
+    model = Around(forward).eval()
+    reads_behind = forward is step_function and method in ("grad_cam", "score_cam", "sise")
+    if method in ASKING or reads_behind:
+        assert explained(model, method).any()
+        return
+    with pytest.raises(HeatproofError, match=r"torch cannot follow this model backwards|has no rule|no gradient leads"):
+        explained(model, method)
+
+
 class Remembers(Net):
     """Adds what it saw the time before."""
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
-from heatproof.explainers.guards import gradients_possible, hookable, untouched
+from heatproof.explainers.guards import gradients_in_words, gradients_possible, hookable, untouched
 from heatproof.lazy import torch
 from heatproof.progress import part_by_part, reached
 from heatproof.registry import Registry
@@ -121,6 +121,7 @@ class Explainer(ABC):
 
         with (
             memory_error_noted(raises=len(batch) == 1) as ran_out,
+            gradients_in_words(self.label),
             gradients_possible(batch) as cases,
             untouched(model, freeze=self.freezes),
             self.cases_apart(model, cases),

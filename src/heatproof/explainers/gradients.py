@@ -289,9 +289,16 @@ class ReluGradient(Gradient):
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         from heatproof.explainers.compiled import require_layers
+        from heatproof.explainers.hidden_rectifiers import require_none_hidden
         from heatproof.explainers.rectifiers import Noting, find_rectifiers, positive_backward
 
         require_layers(model, self.name)
+        one = batch[:1]
+        require_none_hidden(
+            model,
+            self.name,
+            lambda: self.score(model, one.inputs.detach().requires_grad_(), one.context, one.target),
+        )
         with Noting() as noted:
             with torch.enable_grad():
                 inputs = batch.inputs.detach().requires_grad_()

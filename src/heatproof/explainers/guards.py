@@ -204,6 +204,25 @@ def gradients_possible(batch: Batch) -> Iterator[Batch]:
         yield ordinary(batch) if any(tensor.is_inference() for tensor in tensors) else batch
 
 
+NOT_FOLLOWED = ("derivative for ", "modified inplace", "modified by an inplace operation", "SparseTensorImpl")
+"""What torch says where autograd cannot follow a function, or what it must remember was changed."""
+
+
+@contextmanager
+def gradients_in_words(label: str) -> Iterator[None]:
+    """Where a model runs, but not with gradients, the error says so, and the way out."""
+    try:
+        yield
+    except RuntimeError as problem:  # NotImplementedError is one
+        if not any(words in str(problem) for words in NOT_FOLLOWED):
+            raise
+        raise HeatproofError(
+            f"{label}: torch cannot follow this model backwards: {str(problem).split('. ')[0].rstrip('.')}. Write that"
+            " part of the model in another way, or take a method that asks for scores only (rise, lime, occlusion"
+            " ...)."
+        ) from problem
+
+
 def ordinary(batch: Batch) -> Batch:
     """The batch with copies of tensors that were made in inference mode."""
 

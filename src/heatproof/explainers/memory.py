@@ -60,15 +60,27 @@ def row_cost(model: nn.Module, batch: Batch) -> RowCost:
     known = _row_costs.setdefault(model, {})
     if kind not in known:
         row = batch[:1]
-        gradients = not getattr(model, "only_asked", False)  # a black box has none, and keeps nothing for them
-        with torch.set_grad_enabled(gradients):
-            given = own_copies((row.inputs.detach().requires_grad_(gradients), *row.context))
-            with Footprint() as footprint:
-                model.forward(*given)  # not called as model(...): hooks, which may count passes, need not know
+        footprint = footprint_of(model, row)
         weights = sum(size(parameter) for parameter in model.parameters())
         quick = max(CACHED, 4 * weights) if row.inputs.device.type == "cpu" else torch.inf
         known[kind] = RowCost(quick, size(row.inputs), footprint.kept, footprint.largest)
     return known[kind]
+
+
+def footprint_of(model: nn.Module, row: Batch) -> Footprint:
+    """What a pass with gradients makes, or one without where the model has none: then nothing is kept for them."""
+    possible = (True, False) if not getattr(model, "only_asked", False) else (False,)
+    for gradients in possible:
+        with torch.set_grad_enabled(gradients):
+            given = own_copies((row.inputs.detach().requires_grad_(gradients), *row.context))
+            try:
+                with Footprint() as footprint:
+                    model.forward(*given)  # not called as model(...): hooks, which may count passes, need not know
+                break
+            except RuntimeError as problem:
+                if not gradients or is_out_of_memory(problem):
+                    raise
+    return footprint
 
 
 class Footprint(TorchFunctionMode):

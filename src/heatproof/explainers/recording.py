@@ -62,14 +62,28 @@ class Record:
 
 
 class Paired(Watching):
-    """What both passes have in common: functions that are made of others are taken apart."""
+    """What both passes have in common: functions that are made of others are taken apart, and what is detached counts.
+
+    A difference from the baseline does not end where the model cuts a gradient off, as where it subtracts a detached
+    maximum before it takes a softmax: such a tensor stands for the one that it was cut from.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut: dict[int, tuple[Tensor, Tensor, int]] = {}
+        """Detached tensors by their identity: each with what it was cut from, and its version then."""
 
     def replaces(self, name: str) -> bool:
         return False
 
     def watch(self, call: Call) -> Any:
         if call.name in SILENT or not torch.is_grad_enabled():
-            return call.value()
+            value = call.value()
+            if call.name == "detach" and value is not call.args[0]:
+                self.cut[id(value)] = value, call.args[0], value._version
+            return value
+        if self.cut:
+            call = self.uncut(call)
         inside = composed(call)
         if inside is not None:
             place = place_of(call)
@@ -82,6 +96,16 @@ class Paired(Watching):
             with self:
                 return inside(*call.args, **call.kwargs)
         return self.pair(call)
+
+    def uncut(self, call: Call) -> Call:
+        """The same call with what detached tensors were cut from, but for one that it changes."""
+        changed = call.args[0] if changes(call) else None
+
+        def whole(tensor: Tensor) -> Tensor:
+            _, source, version = self.cut.get(id(tensor), (tensor, tensor, -1))
+            return source if tensor is not changed and tensor._version == version else tensor
+
+        return call.with_tensors(whole)
 
     @abstractmethod
     def pair(self, call: Call) -> Any:

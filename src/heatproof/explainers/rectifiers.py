@@ -52,6 +52,19 @@ def leaky(node: Any) -> Rectifier | None:
     return Rectifier(node) if node._saved_negative_slope == 0 else None
 
 
+def prelu(node: Any) -> Rectifier | None:
+    return Rectifier(node) if is_zero(node._saved_weight) else None
+
+
+def rrelu(node: Any) -> Rectifier | None:
+    """In evaluation mode its slope is the middle of both ends."""
+    return Rectifier(node) if node._saved_lower + node._saved_upper == 0 else None
+
+
+def elu(node: Any) -> Rectifier | None:
+    return Rectifier(node) if node._saved_alpha == 0 and node._saved_scale == 1 else None
+
+
 def threshold(node: Any) -> Rectifier | None:
     """What replaces values below the threshold does not stand on the graph; `Noting` sees it."""
     return Rectifier(node) if node._saved_threshold == 0 else None
@@ -81,7 +94,7 @@ def maximum(node: Any) -> Rectifier | None:
 
 KINDS: dict[str, Callable[[Any], Rectifier | None]] = {
     "Relu": relu, "LeakyRelu": leaky, "Threshold": threshold, "Hardtanh": hardtanh, "Clamp": clamp, "ClampMin": clamp,
-    "Maximum": maximum, "Fmax": maximum,
+    "Maximum": maximum, "Fmax": maximum, "PreluKernel": prelu, "RreluWithNoise": rrelu, "Elu": elu,
 }  # fmt: skip
 
 

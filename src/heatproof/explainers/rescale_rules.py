@@ -140,18 +140,23 @@ def due_shares(reached: Tensor, base: Tensor, place: Tensor, base_place: Tensor)
     return [(top - base, place), (reached - top, base_place)]
 
 
-def log_mean(a: Tensor, b: Tensor, shift: Tensor) -> Tensor:
-    """(exp a - exp b) / (a - b) over exp(shift): the slope of the exponential, also where the two are far apart."""
+def log_mean(a: Tensor, b: Tensor) -> Tensor:
+    """(exp a - exp b) / (a - b): the slope of the exponential, also where the two are far apart."""
     apart = (a - b).abs()
     bend = torch.where(apart > 0, -torch.expm1(-apart) / apart, 1.0)
-    return torch.exp(torch.maximum(a, b) - shift) * bend
+    return torch.exp(torch.maximum(a, b)) * bend
 
 
 def logsumexp_weights(z: Tensor, base: Tensor, dim: Any) -> Tensor:
-    """The multipliers of log sum exp: those of its three steps, multiplied."""
-    total, base_total = torch.logsumexp(z, dim, keepdim=True), torch.logsumexp(base, dim, keepdim=True)
-    shift = torch.maximum(total, base_total)
-    return log_mean(z, base, shift) / log_mean(total, base_total, shift)
+    """The multipliers of log sum exp: slopes of the exponential between the two softmaxes, which sum to 1.
+
+    With p and q the logarithms of the softmaxes, the slopes times p - q add up to 1 - 1, so the weights times z - base
+    to what both differ by beside p - q, the difference of the totals. A number that is added to all of z, or of the
+    baseline, changes nothing, as it changes nothing of a softmax.
+    """
+    p, q = (values - torch.logsumexp(values, dim, keepdim=True) for values in (z, base))
+    slopes = log_mean(p, q)
+    return slopes / slopes.sum(dim, keepdim=True)
 
 
 def length_weights(x: Tensor, b: Tensor, lengths: tuple[Tensor, Tensor], axes: list[int], mean: bool) -> list[Tensor]:
