@@ -100,23 +100,25 @@ every = pytest.mark.parametrize("name", list(explainers))
 on_every_net = pytest.mark.parametrize(
     ("net", "name"), [(net, name) for net in MAKERS for name in explainers if fits(name, net)], indirect=["net"]
 )
-every_score = pytest.mark.parametrize(
-    "name",
-    [name for name, cls in explainers.items() if issubclass(cls, ScoreExplainer) and cls.family != "attention"],
+HOUSES = [(house, name) for house in ("picture", "transformer") for name in explainers if fits(name, house)]
+in_both_houses = pytest.mark.parametrize(("house", "name"), HOUSES)
+"""A convolutional network and a transformer, each with the methods that can explain it."""
+SCORES = [name for name, cls in explainers.items() if issubclass(cls, ScoreExplainer)]
+every_score = pytest.mark.parametrize("name", SCORES)
+every_score_in_both_houses = pytest.mark.parametrize(
+    ("house", "name"), [(house, name) for house, name in HOUSES if name in SCORES]
 )
-"""Those that look at attention have tests of the same kind on a transformer."""
 
 
 @pytest.fixture
-def home(nets: dict[str, Net], name: str) -> Net:
-    """A 2-D network that the explainer can explain."""
-    return nets["picture" if fits(name, "picture") else "transformer"]
+def home(nets: dict[str, Net], house: str) -> Net:
+    return nets[house]
 
 
 @pytest.fixture
-def own_home(name: str) -> nn.Module:
+def own_home(house: str) -> nn.Module:
     """Its model made anew, which a test may change."""
-    return MAKERS["picture" if fits(name, "picture") else "transformer"]().model
+    return MAKERS[house]().model
 
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -191,7 +193,7 @@ def test_same_seed_same_relevance(net: Net, name: str) -> None:
     assert torch.equal(first, other) == (name not in RANDOM)
 
 
-@every
+@in_both_houses
 def test_global_random_state_is_neither_read_nor_moved(home: Net, name: str) -> None:
     """torch.manual_seed changes nothing, and the global stream goes on as if nothing had been drawn."""
     results = []
@@ -241,28 +243,28 @@ def test_rows_bound_what_the_model_sees(picture_net: Net, name: str) -> None:
     assert [rows for rows in seen if rows > 4] in ([], [len(picture_net.batch)])
 
 
-@every
+@in_both_houses
 def test_model_in_training_mode_explains_the_same(home: Net, own_home: nn.Module, name: str) -> None:
     """Dropout and batch norm are put into evaluation mode for the explanation."""
     expected = explain(name, home)
     own_home.train()
-    relevance = make(name)(own_home, home.batch, CaseRandom(0, name))
+    relevance = make(name, own_home)(own_home, home.batch, CaseRandom(0, name))
     assert torch.equal(relevance, expected)
 
 
-@every_score
-def test_quantities_differ(picture_net: Net, name: str) -> None:
+@every_score_in_both_houses
+def test_quantities_differ(home: Net, name: str) -> None:
     """The parameter `quantity` has an effect, but for walks that start from one; LRP refuses a negative score."""
-    logit, probability = (explain(name, picture_net, quantity=quantity) for quantity in ("logit", "probability"))
+    logit, probability = (explain(name, home, quantity=quantity) for quantity in ("logit", "probability"))
     assert torch.allclose(logit, probability) == (name == "excitation_backprop")
     if name == "lrp":
         with pytest.raises(HeatproofError, match="explains the logit or the probability"):
-            explain(name, picture_net, quantity="log_probability")
+            explain(name, home, quantity="log_probability")
     elif name != "excitation_backprop":
-        assert not torch.allclose(probability, explain(name, picture_net, quantity="log_probability"))
+        assert not torch.allclose(probability, explain(name, home, quantity="log_probability"))
 
 
-@every
+@in_both_houses
 def test_target_matters_to_score_explainers_only(home: Net, name: str) -> None:
     """Another class to explain changes the relevance, but for explainers that do not ask the model."""
     other = replace(home.batch, target=(home.batch.target + 1) % 4)
@@ -273,7 +275,7 @@ def test_target_matters_to_score_explainers_only(home: Net, name: str) -> None:
 # What it leaves behind
 
 
-SEVERAL = ("noised", "guided_grad_cam", "deep_lift", "lrp", "excitation_backprop")
+SEVERAL = ("noised", "guided_grad_cam", "deep_lift", "le_grad", "lrp", "excitation_backprop")
 """Methods with several passes; the last two see with one of their own, once, that they compute the model as it is."""
 
 
@@ -282,16 +284,16 @@ class Failing(nn.Module):
 
     def __init__(self, model: nn.Module, fails_at: int) -> None:
         super().__init__()
-        self.features, self.head = model.features, model.head
+        self.inner = model
         self.fails_at = fails_at
         self.calls = 0
 
     def forward(self, inputs: Tensor) -> Tensor:
-        maps = self.features(inputs)
+        maps = self.inner.features(inputs)
         self.calls += len(inputs) > 2  # fewer are asked about to see what a row costs, and whether cases are kept apart
         if self.calls == self.fails_at:
             raise RuntimeError("the model failed")
-        logits: Tensor = self.head(maps)
+        logits: Tensor = self.inner.head(maps)
         return logits
 
 
@@ -333,28 +335,26 @@ def unevenly_set(model: nn.Module) -> nn.Module:
     return model
 
 
-@every
+@in_both_houses
 def test_model_is_left_untouched(home: Net, own_home: nn.Module, name: str) -> None:
     """Modes, flags, gradients, weights, running statistics and hooks are what they were."""
     with left_as_it_was(unevenly_set(own_home)):
-        make(name)(own_home, home.batch, CaseRandom(0, name))
+        make(name, own_home)(own_home, home.batch, CaseRandom(0, name))
 
 
-@every_score
+@every_score_in_both_houses
 @pytest.mark.parametrize("fails_at", [1, 2])
-def test_model_is_left_untouched_when_it_raises(
-    picture_net: Net, own_model: nn.Module, name: str, fails_at: int
-) -> None:
+def test_model_is_left_untouched_when_it_raises(home: Net, own_home: nn.Module, name: str, fails_at: int) -> None:
     """The same when the model raises in its first pass or, for methods with several, in its second."""
     parameters = {"rows": 8} if has_parameter(name, "rows") else {}
-    failing = Failing(unevenly_set(own_model), fails_at)
-    explainer = make(name, **parameters)
+    failing = Failing(unevenly_set(own_home), fails_at)
+    explainer = make(name, own_home, **parameters)
     with left_as_it_was(failing):
         if fails_at == 1 or has_parameter(name, "rows") or name in SEVERAL:
             with pytest.raises(RuntimeError, match="the model failed"):
-                explainer(failing, picture_net.batch, CaseRandom(0, name))
+                explainer(failing, home.batch, CaseRandom(0, name))
         else:
-            explainer(failing, picture_net.batch, CaseRandom(0, name))
+            explainer(failing, home.batch, CaseRandom(0, name))
             assert failing.calls == (name != "randomised")  # which asks a copy
 
 
@@ -467,23 +467,19 @@ def test_layer_without_extent_is_refused(picture_net: Net, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name, cls in explainers.items()
-        if issubclass(cls, ScoreExplainer) and cls.family != "attention" and name != "other_question"
-    ],  # which explains another class than the target
-)
+    ("house", "name"),
+    [(house, name) for house, name in HOUSES if name in SCORES and name != "other_question"],
+)  # which explains another class than the target
 @pytest.mark.parametrize("target", [-1, 4])
-def test_target_out_of_range_is_refused(picture_net: Net, name: str, target: int) -> None:
+def test_target_out_of_range_is_refused(home: Net, name: str, target: int) -> None:
     """The message says how many classes there are and what was asked."""
-    wrong = picture_net.batch.target.clone()
+    wrong = home.batch.target.clone()
     wrong[3] = target
     with pytest.raises(HeatproofError, match=rf"between 0 and 3, the model has 4 outputs; got .*{target}"):
-        explain(name, picture_net, replace(picture_net.batch, target=wrong))
+        explain(name, home, replace(home.batch, target=wrong))
 
 
-@every_score
+@pytest.mark.parametrize("name", [name for name in SCORES if fits(name, "picture")])
 def test_model_without_logits_is_refused(picture_net: Net, name: str) -> None:
     """Outputs that are not (cases, classes) are named by their shape."""
     model = nn.Conv2d(3, 2, 3, padding=1).double()

@@ -20,7 +20,7 @@ from heatproof.explainers.perturbation import Rise, Sise
 from heatproof.explainers.spec import make_explainer
 from heatproof.progress import listening
 from heatproof.seeds import CaseRandom
-from nets import MAKERS
+from nets import MAKERS, VisionTransformer
 from reference.explainers import Net
 
 SCORES = {"kernel_shap", "lime", "occlusion", "rise", "score_cam", "sise"}
@@ -38,11 +38,11 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def fits(name: str, net: str) -> bool:
-    """LRP has no rules for attention by default, and attention methods need some."""
+    """Excitation backprop has no rules for attention, the transformer no ReLUs, and attention methods need some."""
     cls = explainers[name]
     if cls.family == "attention":
         return net == "transformer"
-    return net != "transformer" or not (cls.family == "propagation" or cls.looks_at == "relus")
+    return net != "transformer" or not (name == "excitation_backprop" or cls.looks_at == "relus")
 
 
 on_every_net = pytest.mark.parametrize(
@@ -59,9 +59,14 @@ def make(name: str, **parameters: Any) -> Explainer:
     return explainers[name](**rows, **SMALL.get(name, {}), **parameters)
 
 
+def rules(name: str, net: Net) -> dict[str, Any]:
+    """LRP's default has no rules for attention."""
+    return {"composite": "attn_lrp"} if name == "lrp" and isinstance(net.model, VisionTransformer) else {}
+
+
 def alone(name: str, net: Net, quantity: Quantity) -> Tensor:
     asked = {"quantity": quantity} if issubclass(explainers[name], ScoreExplainer) else {}
-    return make(name, **asked)(net.model, net.batch, CaseRandom(0, name))
+    return make(name, **asked, **rules(name, net))(net.model, net.batch, CaseRandom(0, name))
 
 
 @contextmanager
@@ -78,7 +83,7 @@ def counted_rows(model: nn.Module) -> Iterator[list[int]]:
 @on_every_net
 def test_each_equals_the_separate_calls(net: Net, name: str) -> None:
     """Reference: a call for each quantity, bit for bit; SISE, whose blocks are of the union of maps, to rounding."""
-    found = make(name).each(net.model, net.batch, CaseRandom(0, name), BOTH)
+    found = make(name, **rules(name, net)).each(net.model, net.batch, CaseRandom(0, name), BOTH)
     assert len(found) == 2
     for relevance, quantity in zip(found, BOTH, strict=True):
         expected = alone(name, net, quantity)
