@@ -40,7 +40,7 @@ from heatproof.clevr.interventions import INTERVENTIONS
 from heatproof.clevr.mask_files import kinds_there
 from heatproof.clevr.object_regions import object_regions
 from heatproof.clevr.question_types import ATTRIBUTES
-from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.shipped import folder_named
 from heatproof.clevr.words import Intervention, QuestionSet
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.executors.choice import Execution
@@ -86,7 +86,7 @@ class ClevrRemoval(Benchmark):
     with_all = False  # its pictures have to be rendered first
 
     dataset: Path | str | None = option(
-        None, "Folder of heatproof clevr render, with questions. Default: 60 scenes that ship."
+        None, "Folder of heatproof clevr render, with questions. Default: shipped, 60 scenes."
     )
     questions: QuestionSet = option("simple", "simple: about one object. complex: CLEVR's own kinds.")
     intervene: Intervention = option(
@@ -144,7 +144,7 @@ class ClevrRemoval(Benchmark):
     def found(self, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question], Look]:
         """Network, data set, questions, and how the data set's pictures are painted."""
         network = open_network(self.weights, self.model, self.questions)
-        data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
+        data = open_dataset(folder_named(self.dataset))
         progress("reading questions", 0, 1)
         every = data.questions(self.questions)
         progress("reading questions", 1, 1)
