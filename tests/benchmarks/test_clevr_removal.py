@@ -250,8 +250,8 @@ def test_a_scene_without_objects_has_no_truth_for_anybody(world, tmp_path):
     name = scenes["scenes"][0]["image_filename"]
     Image.fromarray(np.zeros((128, 128), np.uint8)).save(folder / "objects" / name)
     questions = json.loads((folder / QUESTIONS[0]).read_text())
-    steps = [("scene", [], []), ("filter_shape", [0], ["cube"]), ("count", [1], [])]
-    program = [{"type": step, "inputs": inputs, "value_inputs": values} for step, inputs, values in steps]
+    steps = [("scene", [], [], []), ("filter_shape", [0], ["cube"], []), ("count", [1], [], 0)]
+    program = [dict(zip(("type", "inputs", "value_inputs", "_output"), step, strict=True)) for step in steps]
     asked = questions["questions"][0] | {"question": "How many cubes are there?", "program": program, "answer": 0}
     (folder / QUESTIONS[0]).write_text(json.dumps(questions | {"questions": [asked]}))
     bare = ClevrRemoval(dataset=str(folder), correct_only=False)
@@ -259,7 +259,7 @@ def test_a_scene_without_objects_has_no_truth_for_anybody(world, tmp_path):
     run = heatproof.run(bare, explainers=explainers, out=tmp_path / "r")
     assert run.failures() == []
     rows = run.scores().filter(pl.col("explainer") == "gradient")
-    assert rows["largest_effect"].unique().to_list() == [0.0]
+    assert rows["largest_effect"].drop_nulls().unique().to_list() == [0.0]
     of_effects = rows.filter(pl.col("metric").str.starts_with("effect_") | (pl.col("metric") == "idle_share"))
     assert of_effects["value"].is_nan().all()
     assert rows.filter(pl.col("metric") == "no_object_share")["value"].unique().to_list() == [1.0]
