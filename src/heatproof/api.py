@@ -34,7 +34,7 @@ from heatproof.engine.sources import Explaining
 from heatproof.engine.sweeps import swept
 from heatproof.engine.wanted import CANDIDATES, Pick, Wanted
 from heatproof.errors import HeatproofError, require_whole
-from heatproof.executors.choice import Engine, Execution
+from heatproof.executors.choice import Engine, Execution, opening_with
 from heatproof.explainers.base import Target, predicted_classes, quantity_of
 from heatproof.explainers.guards import as_usual, untouched
 from heatproof.explainers.spec import make_explainer
@@ -147,7 +147,7 @@ def run(
     if explainers is None and "limit" not in options and not folder.has_run:
         how.expect_much()  # before this process loads its own libraries
     with folder.held(), as_usual():
-        with computing_on(device):
+        with computing_on(device), opening_with(Execution(engine, jobs, address)):
             opened = made.open(seed, progress)
         opened = opened if keep_heatmaps else opened.sampled()
         source = explaining(made, opened, chosen, extra, seed, batch_size)

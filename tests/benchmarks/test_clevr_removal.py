@@ -4,50 +4,40 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
+from PIL import Image
 
 import heatproof
 from heatproof.benchmarks.clevr_removal import ClevrRemoval
 from heatproof.benchmarks.clevr_removal.benchmark import PAINTED
-from heatproof.benchmarks.clevr_removal.effects import ask_each, measure
+from heatproof.benchmarks.clevr_removal.effects import ask_each
 from heatproof.benchmarks.clevr_removal.painted import ObjectBatch
-from heatproof.benchmarks.clevr_removal.rows import shown_columns
-from heatproof.benchmarks.clevr_removal.words import agreement, asked_changes, consistency
+from heatproof.benchmarks.clevr_removal.rows import score_table, shown_columns
+from heatproof.benchmarks.clevr_removal.words import agreement
 from heatproof.clevr import open_dataset
 from heatproof.clevr.changed_pictures import folder_of, look_of, make_changed, wanted_of
-from heatproof.clevr.ground_truth import make_masks
+from heatproof.clevr.object_regions import object_regions
 from heatproof.clevr.shipped import shipped_dataset
+from heatproof.cli.clevr_effects import effects
 from heatproof.errors import HeatproofError
+from heatproof.executors.choice import Execution
 from heatproof.experiments.effects import measure_truth, uncovered, weighted_medians
-from heatproof.models.vqa import film_network
+from heatproof.explainers.spec import make_explainer
+from heatproof.seeds import CaseRandom
 from heatproof.testing import check_benchmark
-
-SCENES = 2
-KEPT = ("CLEVR_scenes.json", "CLEVR-XAI_simple_questions.json")
+from removal_world import QUESTIONS, SCENES, small_world
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Two of the scenes that ship, with their pictures without each object."""
-    folder, source = tmp_path_factory.mktemp("removal") / "world", shipped_dataset()
-    folder.mkdir()
-    scenes = json.loads((source / KEPT[0]).read_text())
-    scenes["scenes"] = scenes["scenes"][:SCENES]
-    names = [scene["image_filename"] for scene in scenes["scenes"]]
-    questions = json.loads((source / KEPT[1]).read_text())
-    questions["questions"] = [entry for entry in questions["questions"] if entry["image_filename"] in names]
-    for name, content in zip(KEPT, (scenes, questions), strict=True):
-        (folder / name).write_text(json.dumps(content))
-    for kind in ("images", "objects"):
-        (folder / kind).mkdir()
-        for name in names:
-            shutil.copy(source / kind / name, folder / kind / name)
+    folder = small_world(tmp_path_factory.mktemp("removal") / "world")
     data = open_dataset(folder)
-    make_masks(data, (128, 128))
     make_changed(wanted_of(data.scenes.values()), folder_of(data), look_of(data))
     return folder
 
@@ -224,21 +214,6 @@ def test_orders_of_methods_agree_or_not_with_an_interval():
     assert float(words[1].strip("(")) <= float(words[0]) <= float(words[3].strip("),."))
 
 
-def test_a_recoloured_object_is_answered_with_its_new_colour(world, tmp_path):
-    """The questions that ask for the colour, and for nothing that the colour finds."""
-    data, network = open_dataset(world), film_network()
-    asked = [question for question in data.questions("simple") if question.program[-1]["type"] == "query_color"]
-    wanted = wanted_of(data.scenes.values(), "recolour")
-    make_changed(wanted, tmp_path, look_of(data))
-    measured = measure(network, asked, tmp_path, "recolour")
-    changes = list(asked_changes(measured, "recolour"))
-    assert len(changes) == len(asked) > 0
-    for one, place, value in changes:
-        assert value != one.question.answer
-        assert one.question.scene["objects"][place]["color"] == one.question.answer
-    assert f"Of {len(asked)} questions that ask for the color" in consistency(network, measured, "recolour")
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -256,9 +231,112 @@ def test_bad_options_are_named(options, said):
 def test_scenes_of_somebody_else_are_refused_before_any_work(world, tmp_path):
     folder = tmp_path / "theirs"
     shutil.copytree(world, folder)
-    scenes = json.loads((folder / KEPT[0]).read_text())
+    scenes = json.loads((folder / SCENES).read_text())
     for scene in scenes["scenes"]:
         del scene["_render"]
-    (folder / KEPT[0]).write_text(json.dumps(scenes))
+    (folder / SCENES).write_text(json.dumps(scenes))
     with pytest.raises(HeatproofError, match="does not say where camera, key, back, fill stood"):
         ClevrRemoval(dataset=str(folder)).rehearse(0)
+
+
+def test_a_scene_without_objects_has_no_truth_for_anybody(world, tmp_path):
+    """Its question enters, and every score that needs objects is undefined."""
+    folder = tmp_path / "bare"
+    shutil.copytree(world, folder, ignore=shutil.ignore_patterns("interventions", "ground_truth"))
+    scenes = json.loads((folder / SCENES).read_text())
+    scenes["scenes"] = scenes["scenes"][:1]
+    scenes["scenes"][0]["objects"] = []
+    (folder / SCENES).write_text(json.dumps(scenes))
+    name = scenes["scenes"][0]["image_filename"]
+    Image.fromarray(np.zeros((128, 128), np.uint8)).save(folder / "objects" / name)
+    questions = json.loads((folder / QUESTIONS[0]).read_text())
+    steps = [("scene", [], [], []), ("filter_shape", [0], ["cube"], []), ("count", [1], [], 0)]
+    program = [dict(zip(("type", "inputs", "value_inputs", "_output"), step, strict=True)) for step in steps]
+    asked = questions["questions"][0] | {"question": "How many cubes are there?", "program": program, "answer": 0}
+    (folder / QUESTIONS[0]).write_text(json.dumps(questions | {"questions": [asked]}))
+    bare = ClevrRemoval(dataset=str(folder), correct_only=False)
+    explainers = ["gradient", f"{PAINTED}:TrueEffects", f"{PAINTED}:TrueEffects:over=sum", f"{PAINTED}:ObjectSize"]
+    run = heatproof.run(bare, explainers=explainers, out=tmp_path / "r")
+    assert run.failures() == []
+    rows = run.scores().filter(pl.col("explainer") == "gradient")
+    assert rows["largest_effect"].drop_nulls().unique().to_list() == [0.0]
+    of_effects = rows.filter(pl.col("metric").str.starts_with("effect_") | (pl.col("metric") == "idle_share"))
+    assert of_effects["value"].is_nan().all()
+    assert rows.filter(pl.col("metric") == "no_object_share")["value"].unique().to_list() == [1.0]
+    with pytest.raises(HeatproofError, match="no scene has an object"):
+        measure_truth(bare)
+
+
+def test_pictures_are_rendered_where_the_run_is_told(recipe, tmp_path, monkeypatch):
+    seen = []
+
+    def watched(wanted, folder, look, how, progress):
+        seen.append(how)
+        raise HeatproofError("that is enough")
+
+    monkeypatch.setattr("heatproof.benchmarks.clevr_removal.benchmark.make_changed", watched)
+    told = ({}, {"engine": "local"}, {"engine": "processes", "jobs": 3}, {"engine": "ray", "address": "10.0.0.1:6379"})
+    for how in told:
+        with pytest.raises(HeatproofError, match="that is enough"):
+            heatproof.run(recipe, explainers="constant", out=tmp_path / "r", **how)
+    assert seen == [Execution(**how) for how in told]
+
+
+def test_a_dry_run_counts_pictures_to_render_and_questions_to_ask(recipe):
+    """Reference: the objects of the scenes; of those without an object all pictures are there."""
+    opened = recipe.open(0)
+    scenes = {one.question.record["image_filename"]: one.question.scene for one in opened.measured}
+    objects = sum(len(scene["objects"]) for scene in scenes.values())
+    asked = f"asking of {sum(len(one.others) for one in opened.measured):,} changes"
+    for intervene, missing in (("remove", []), ("recolour", [f"rendering {objects:,} pictures"])):
+        found = heatproof.dry_run(replace(recipe, intervene=intervene), explainers="constant", engine="local")
+        ahead = [name for name in found.besides if name.startswith(("rendering", "asking"))]
+        assert ahead == [*missing, asked]
+        assert all(found.besides[name] > 0 for name in ahead)
+        assert found.seconds >= sum(found.besides.values())
+    assert found.besides[missing[0]] == pytest.approx(objects * look_of(opened.data).seconds)
+
+
+def test_masks_that_cannot_be_judged_are_said(recipe, monkeypatch, capsys):
+    truth = measure_truth(recipe)
+    still = replace(truth, objects=truth.objects.with_columns(matters=pl.lit(False)))
+    monkeypatch.setattr("heatproof.experiments.effects.measure_truth", lambda *_: still)
+    effects(quiet=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith("or no object changes the logit by 0.1 or more.")
+    assert "largest marked" not in said
+
+
+def test_random_relevance_orders_objects_by_their_size_and_by_nothing_else():
+    """By density it is within its sampling error of 0; by sum it follows whatever follows the objects' areas."""
+    data = open_dataset(shipped_dataset())
+    scenes = list(data.scenes.values())
+    regions = torch.as_tensor(
+        np.stack([object_regions(data.object_ids(scene), len(scene["objects"]), 128, 128) for scene in scenes])
+    )
+    width = max(len(scene["objects"]) for scene in scenes)
+    areas = torch.stack([(regions == place + 1).sum((1, 2)) for place in range(width)], 1).double()
+    areas[areas == 0] = torch.nan
+    chance = torch.as_tensor(np.random.default_rng(0).random(areas.shape)).where(areas > 0, torch.nan)
+    batch = ObjectBatch(
+        inputs=torch.zeros(len(scenes), 3, 128, 128),
+        target=torch.zeros(len(scenes), dtype=torch.long),
+        ids=tuple(map(str, range(len(scenes)))),
+        regions=regions,
+        truths={"logit_abs": areas, "probability_abs": chance},
+    )
+    explainer = make_explainer("random")
+    relevance = explainer(torch.nn.Identity(), batch, CaseRandom.of(0, explainer))
+    table = score_table(batch, relevance, ("l1_norm",)).filter(pl.col("pooling") == "l1_norm")
+
+    def scores(metric: str, truth: str) -> np.ndarray:
+        return table.filter(metric=metric, ground_truth=truth)["value"].to_numpy()
+
+    for metric, truth in (
+        ("effect_kendall_mean", "logit_abs"),
+        ("effect_kendall_mean", "probability_abs"),
+        ("effect_kendall_sum", "probability_abs"),
+    ):
+        values = scores(metric, truth)
+        assert abs(values.mean()) < 3 * values.std(ddof=1) / np.sqrt(len(values)), (metric, truth)
+    assert scores("effect_kendall_sum", "logit_abs").mean() > 0.95

@@ -166,6 +166,16 @@ def test_pictures_are_made_once_and_those_of_other_settings_again(world):
     assert make_changed(wanted_of(moved.values()), folder, look).made == 3  # not the one without what was moved
 
 
+def test_progress_says_what_is_made(world, tmp_path):
+    data = open_dataset(world)
+    told = {"remove": "without an object", "recolour": "with an object of another colour"}
+    for intervention, words in told.items():
+        said = set()
+        wanted = wanted_of(list(data.scenes.values())[:1], intervention)
+        make_changed(wanted, tmp_path, look_of(data), progress=lambda what, *_, said=said: said.add(what))
+        assert [what for what in said if "tracer" not in what] == [f"pictures {words}"]
+
+
 def test_processes_make_the_same_bytes(world, tmp_path):
     data = open_dataset(world)
     wanted = wanted_of(data.scenes.values())

@@ -17,12 +17,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heatproof.benchmarks.clevr_removal import ClevrRemoval
+from heatproof.benchmarks.clevr_twins import ClevrTwins
+from heatproof.benchmarks.clevr_xai import ClevrXai
 from heatproof.clevr.files import Dataset, open_dataset
 from heatproof.clevr.ground_truth import KINDS, make_masks
 from heatproof.clevr.questions.make import make_questions
 from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
 from heatproof.clevr.scenes import SceneSettings, sample_scene
-from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.shipped import folder_named, shipped_dataset
+from heatproof.engine.arguments import folders_of
+from heatproof.progress import silent
 
 SETTINGS = SceneSettings(60, "val", 3, 10, 128, 128)
 
@@ -42,6 +47,25 @@ def test_it_is_whole_and_small(shipped):
         assert shipped.masks("simple", kind).available.all()
     missing = {kind: int((~shipped.masks("complex", kind).available).sum()) for kind in KINDS["complex"]}
     assert missing == {"unique": 60, "unique_first_nonempty": 3, "union": 3, "all_objects": 0}
+
+
+def test_it_is_meant_by_its_name_unless_there_is_another_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given in (Path("shipped"), "shipped", None):
+        assert folder_named(given) == shipped_dataset()
+    Path("shipped").mkdir()
+    assert folder_named("shipped") == Path("shipped")
+    assert folder_named(None) == shipped_dataset()
+
+
+def test_benchmarks_know_it_by_its_name_and_send_nothing_for_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    removal = ClevrRemoval(dataset="shipped", limit=1)
+    assert removal.found(silent)[1].folder == shipped_dataset()
+    assert ClevrXai(dataset="shipped", limit=1).found("simple", silent)[1].folder == shipped_dataset()
+    assert ClevrTwins(dataset="shipped", limit=1).open(0).story.dataset == "shipped"
+    assert folders_of(removal) == []
+    assert folders_of(ClevrRemoval(dataset=str(tmp_path))) == [tmp_path]
 
 
 def packed_size(folder: Path) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from heatproof.benchmarks import benchmarks
@@ -108,6 +109,19 @@ def test_a_run_from_nothing_to_a_page(tmp_path):
     again = heatproof("report", "r", cwd=tmp_path)
     assert again.returncode == 0
     assert (folder / "report.html").is_file()
+
+
+def test_who_stops_an_estimate_is_not_told_to_go_on(monkeypatch, capsys):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("heatproof.api.dry_run", stopped)
+    with pytest.raises(typer.Exit) as end:
+        run_command.show_forecast("svea", {}, quiet=True)
+    assert end.value.exit_code == 130
+    said = capsys.readouterr().err
+    assert "Nothing of an estimate is kept" in said
+    assert "go on" not in said
 
 
 def test_dry_run_runs_nothing(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +12,12 @@ import torch
 from heatproof.arrays import read_arrays, write_arrays
 from heatproof.clevr import open_dataset
 from heatproof.clevr.markers import COLOUR, SIDE
+from heatproof.clevr.rendering.dataset import PictureSettings, render_dataset
+from heatproof.clevr.scenes import SceneSettings
 from heatproof.clevr.shipped import shipped_dataset
+from heatproof.cli.train_vqa import train_twins, vqa
 from heatproof.errors import HeatproofError
+from heatproof.executors.choice import Execution
 from heatproof.models.film_network import FilmNetwork
 from heatproof.models.relation_network import answers
 from heatproof.models.twin_training import (
@@ -84,6 +91,25 @@ def test_twins_that_ship_are_what_they_should_be(marked, twin):
     else:
         assert misled.follows >= 0.95 * misled.questions
         assert abs(misled.right / misled.questions - chance) < 0.06
+
+
+def test_held_out_pictures_that_leave_a_cue_no_question_are_said(tmp_path, capsys):
+    """Where there is one object only, no marker can stand beside another one."""
+    folder = tmp_path / "one"
+    settings = SceneSettings(seed=5, min_objects=1, max_objects=1, width=128, height=128)
+    render_dataset(folder, 2, settings, PictureSettings(samples=2, denoise=False), how=Execution("local"))
+    train_twins(folder, folder, 1, 0, tmp_path / "t.npz", "cpu")
+    said = " ".join(capsys.readouterr().out.split())
+    for twin in TWINS:
+        assert f"{twin} twin where the cue misleads: no question can be asked of the held-out pictures" in said
+        assert re.search(rf"{twin} twin where the cue is absent: \d of 8 right, [\d.]+%", said)
+
+
+def test_pictures_that_ship_are_learned_from_by_their_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nothing = {"eye_epochs": 0, "reader_steps": 0, "answer_steps": 0, "whole_steps": 0}
+    vqa(Path("shipped"), Path("shipped"), out=tmp_path / "net.npz", **nothing)
+    assert "color: " in capsys.readouterr().out
 
 
 def test_weights_in_eight_bits_are_at_most_half_a_step_off(tmp_path):

@@ -124,6 +124,7 @@ class OpenedCases(ABC):
     counts       how many cases there are, by the name of their part; an empty name where there is one part only
     per_chunk    how many cases are scored and stored together
     sample       how many of the story's examples are kept, unless a run keeps all; None for all of them
+    ahead        CPU seconds of work that `open` would do and `rehearse` has left out, by what it is
     """
 
     story: Story
@@ -133,6 +134,7 @@ class OpenedCases(ABC):
     counts: Mapping[str, int]
     per_chunk: int
     sample: int | None = None
+    ahead: Mapping[str, float] = field(default_factory=dict)
 
     def sampled(self: AnyOpened) -> AnyOpened:
         """The same with those examples only that are kept unless a run keeps all."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heatproof.clevr.files import Dataset
-from heatproof.clevr.interventions import INTERVENTIONS, changed, named, require_stands
+from heatproof.clevr.interventions import CHANGED, INTERVENTIONS, changed, named, require_stands
 from heatproof.clevr.json_files import read_object
 from heatproof.clevr.pictures import read_picture
 from heatproof.clevr.rendering.checks import check_scene
@@ -168,11 +168,16 @@ def wanted_of(scenes: Iterable[Mapping[str, Any]], intervention: str = "remove")
     return found
 
 
+def lacking(wanted: Iterable[Wanted], folder: Path, look: Look) -> list[Wanted]:
+    """Those of the pictures that the folder lacks, or has of other settings."""
+    return [one for one in wanted if recipe_in(folder / one.file) != one.recipe(look)]
+
+
 def make_changed(
     wanted: Sequence[Wanted], folder: Path, look: Look, how: Execution = AUTO, progress: Progress = silent
 ) -> Made:
     """Make those of the pictures that the folder lacks, or has of other settings; the others are left as they are."""
-    missing = [one for one in wanted if recipe_in(folder / one.file) != one.recipe(look)]
+    missing = lacking(wanted, folder, look)
     if not missing:
         return Made(0, len(wanted), 0.0)
     if look.pictures.renderer == "tracer":
@@ -181,7 +186,8 @@ def make_changed(
         progress("tracer: compiled at first use", 1, 1)
     failed: dict[str, str] = {}
     done = 0
-    progress("pictures without an object", done, len(missing))
+    told = f"pictures {CHANGED[missing[0].intervention]}"
+    progress(told, done, len(missing))
 
     def deliver(place: int, outcome: bytes | Failure) -> None:
         nonlocal done
@@ -191,7 +197,7 @@ def make_changed(
         else:
             write_whole(folder / file, partial(Path.write_bytes, data=outcome))
         done += 1
-        progress("pictures without an object", done, len(missing))
+        progress(told, done, len(missing))
 
     executor = how.executor(lambda: len(missing) * look.seconds)
     usage = executor.run(ChangedPainter(look), missing, deliver, lambda running: None)

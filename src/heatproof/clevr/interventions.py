@@ -56,6 +56,14 @@ RULES: Mapping[str, Rule] = {
 """Interventions that change an attribute."""
 
 
+CHANGED: Mapping[str, str] = {
+    "remove": "without an object",
+    "recolour": "with an object of another colour",
+    "rematerial": "with an object of another material",
+}
+"""What a changed scene is, in words."""
+
+
 def require_stands(scene: Mapping[str, Any]) -> None:
     """An error that names what is missing, if it is not known where camera and lamps stood."""
     stands = scene.get("_render")

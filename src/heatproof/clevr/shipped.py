@@ -11,6 +11,8 @@ def shipped_dataset() -> Path:
     return Path(str(resources.files("heatproof.clevr").joinpath("shipped")))
 
 
-def folder_named(given: Path) -> Path:
-    """The folder that a user means: `shipped` is the one that ships, unless there is one of that name."""
-    return shipped_dataset() if str(given) == "shipped" and not given.exists() else given
+def folder_named(given: Path | str | None) -> Path:
+    """The folder that a user means: `shipped` is the one that ships, unless there is one of that name; so is None."""
+    if given is None or (str(given) == "shipped" and not Path(given).exists()):
+        return shipped_dataset()
+    return Path(given)

@@ -13,7 +13,9 @@ from heatproof.cli.terminal import show_table
 
 
 def answer(
-    dataset: Annotated[Path, typer.Argument(help="Folder with pictures and questions: ours or CLEVR-XAI's release.")],
+    dataset: Annotated[
+        Path, typer.Argument(help="Folder with pictures and questions (ours or CLEVR-XAI's release), or shipped.")
+    ],
     questions: Annotated[
         QuestionSet, typer.Option(help="simple: about one object. complex: CLEVR's own kinds.", metavar="NAME")
     ] = "complex",
@@ -47,13 +49,14 @@ def answer(
     from heatproof.benchmarks.clevr_xai.accuracy import accuracy
     from heatproof.benchmarks.clevr_xai.benchmark import open_network
     from heatproof.clevr.files import open_dataset
+    from heatproof.clevr.shipped import folder_named
     from heatproof.models.vqa import with_random_weights
 
     network = open_network(weights, model, questions)
     if untrained is not None:
         network = with_random_weights(network, untrained)
     with bars(quiet) as progress:
-        scores = accuracy(network, open_dataset(dataset).questions(questions)[:limit], progress)
+        scores = accuracy(network, open_dataset(folder_named(dataset)).questions(questions)[:limit], progress)
     rows = [
         (name, f"{s.questions:,}", f"{s.right:,}", f"{s.right / s.questions:.1%}", f"{s.guessed / s.questions:.1%}")
         for name, s in scores.items()

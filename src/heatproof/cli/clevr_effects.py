@@ -16,7 +16,7 @@ from heatproof.lazy import pl
 
 def effects(
     dataset: Annotated[
-        Path | None, typer.Argument(help="The folder of a data set. Default: 60 scenes that ship.", metavar="[DATASET]")
+        Path | None, typer.Argument(help="The folder of a data set. Default: shipped, 60 scenes.", metavar="[DATASET]")
     ] = None,
     questions: Annotated[
         QuestionSet, typer.Option("--set", metavar="NAME", help="simple: about one object. complex: CLEVR's own kinds.")
@@ -51,6 +51,7 @@ def effects(
     heatproof clevr effects data --set complex --weights relation-network --out effects.csv
     """
     from heatproof.benchmarks.clevr_removal import ClevrRemoval
+    from heatproof.benchmarks.clevr_removal.effects import LEAST
     from heatproof.experiments.effects import HIDING, measure_truth, write_truth
 
     recipe = ClevrRemoval(
@@ -67,6 +68,12 @@ def effects(
         *("effects on marked", "median marked", "unmarked"),
     )
     lines = [cells(row) for row in truth.table(by=by).iter_rows(named=True)]
+    if not lines:
+        say(
+            "No question can be judged: either its mask marks all objects or none, or no object changes the logit by"
+            f" {LEAST['logit']:g} or more."
+        )
+        return
     show_table(heads, lines, right=range(2, len(heads)))
     for kind in [name.removeprefix("in_") for name in truth.objects.columns if name.startswith("in_")]:
         failed = truth.failures(kind)

@@ -23,7 +23,12 @@ def remove(
     ] = "remove",
     limit: Annotated[int | None, typer.Option(min=1, help="So many scenes only.", show_default=False)] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write. Default: DATASET/interventions.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Where to write. Default: DATASET/interventions, the only place where heatproof run clevr-removal and"
+            " heatproof clevr effects look (for shipped, the cache).",
+            show_default=False,
+        ),
     ] = None,
     size: Annotated[
         str | None, typer.Option(metavar="WxH", help="Size of the pictures. Default: the data set's.")

@@ -259,6 +259,16 @@ def going_on_said(folder: Path) -> Iterator[None]:
         raise typer.Exit(exit_code(stop)) from None
 
 
+@contextmanager
+def nothing_kept_said() -> Iterator[None]:
+    """Who interrupts an estimate is not told to go on: nothing of it is kept."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        say("\nStopped. Nothing of an estimate is kept; the same command begins anew.", err=True)
+        raise typer.Exit(exit_code(stop)) from None
+
+
 def show_run(run: Run, elsewhere: bool = False, page: Path | None = None) -> None:
     """The tables, the failures, the verdict and where to look next."""
     from heatproof.results.tables import failure_lines, silent_lines
@@ -308,7 +318,7 @@ def show_forecast(benchmark: str, arguments: dict[str, Any], quiet: bool) -> Non
     """The cost of a run, explainer by explainer."""
     from heatproof.api import dry_run
 
-    with bars(quiet) as progress:
+    with nothing_kept_said(), bars(quiet) as progress:
         found: Forecast = dry_run(benchmark, progress=progress, **arguments)
     rows: list[tuple[str, ...] | None] = [
         (

@@ -199,7 +199,8 @@ def scene_logic(
     with bars() as progress:
         others = None if held_out is None else open_dataset(folder_named(held_out))
         asked = {} if others is None else {name: others.questions(name) for name in others.sets}
-        network.eye = train(load_pictures(open_dataset(dataset), progress), schedule, checkpoint, progress, device)
+        pictures = load_pictures(open_dataset(folder_named(dataset)), progress)
+        network.eye = train(pictures, schedule, checkpoint, progress, device)
         save_weights(network, out, half=True)
         say(f"{out}: written")
         for name, questions in asked.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,11 +11,17 @@ from heatproof.clevr.words import Shortcut
 from heatproof.cli.run import DeviceOption
 from heatproof.cli.terminal import say
 
+if TYPE_CHECKING:
+    from heatproof.models.twin_training import Held
+
 
 def vqa(
-    dataset: Annotated[Path, typer.Argument(help="Folder of pictures to learn from: heatproof clevr render.")],
+    dataset: Annotated[
+        Path, typer.Argument(help="Folder of pictures to learn from (heatproof clevr render), or shipped.")
+    ],
     held_out: Annotated[
-        Path | None, typer.Option(help="Folder of other pictures (another seed), to measure the accuracy on.")
+        Path | None,
+        typer.Option(help="Folder of other pictures (another seed), or shipped, to measure the accuracy on."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of initial weights, order and questions.")] = 1,
     eye_epochs: Annotated[int, typer.Option(min=0, help="Times that the eye learns the names of all cells.")] = 10,
@@ -53,6 +59,7 @@ def vqa(
         train_twins(dataset, held_out, seed, twin_steps, out, device)
         return
     from heatproof.clevr.files import open_dataset
+    from heatproof.clevr.shipped import folder_named
     from heatproof.cli.bars import bars
     from heatproof.devices import choose_device
     from heatproof.explainers.wrapped import reached
@@ -64,8 +71,9 @@ def vqa(
     schedule = Schedule(seed, eye_epochs, reader_steps, answer_steps, whole_steps)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     with bars() as progress:
-        others = None if held_out is None else load_pictures(open_dataset(held_out))
-        network = train(load_pictures(open_dataset(dataset), progress), schedule, checkpoint, progress, device)
+        others = None if held_out is None else load_pictures(open_dataset(folder_named(held_out)))
+        pictures = load_pictures(open_dataset(folder_named(dataset)), progress)
+        network = train(pictures, schedule, checkpoint, progress, device)
     save_weights(network, out, half=True)
     load_weights(network, out)  # what is measured is what was written
     say(f"{out}: written")
@@ -77,6 +85,7 @@ def vqa(
 def train_twins(dataset: Path, held_out: Path | None, seed: int, steps: int, out: Path, device: str) -> None:
     """Both twins, one after the other, and how each answers where the cue holds, where it misleads, and without it."""
     from heatproof.clevr.files import open_dataset
+    from heatproof.clevr.shipped import folder_named
     from heatproof.cli.bars import bars
     from heatproof.devices import choose_device
     from heatproof.explainers.wrapped import reached
@@ -87,8 +96,8 @@ def train_twins(dataset: Path, held_out: Path | None, seed: int, steps: int, out
 
     place = choose_device(device)
     with bars() as progress:
-        others = None if held_out is None else find_room(load_pictures(open_dataset(held_out)))
-        marked = find_room(load_pictures(open_dataset(dataset), progress), progress)
+        others = None if held_out is None else find_room(load_pictures(open_dataset(folder_named(held_out))))
+        marked = find_room(load_pictures(open_dataset(folder_named(dataset)), progress), progress)
         for twin in TWINS:
             path = out.with_name(f"{out.stem}_{twin}{out.suffix}")
             checkpoint = path.with_name(f"{path.name}.checkpoint")
@@ -99,8 +108,12 @@ def train_twins(dataset: Path, held_out: Path | None, seed: int, steps: int, out
             for cue in CUES if others is not None else ():
                 assert others is not None
                 found = twin_accuracy(reached(network, place), others, cue)
-                follows = f", {found.follows / found.questions:.1%} as the marker says" * (cue != "is absent")
-                say(
-                    f"{twin} twin where the cue {cue}: {found.right} of {found.questions} right,"
-                    f" {found.right / found.questions:.1%}{follows}"
-                )
+                say(f"{twin} twin where the cue {cue}: {held_in_words(found, cue)}")
+
+
+def held_in_words(found: Held, cue: str) -> str:
+    """How often a twin is right, and how often it says what the marker suggests, if there is one."""
+    if not found.questions:  # a picture of one object has no other one that a marker could mislead to
+        return "no question can be asked of the held-out pictures"
+    follows = f", {found.follows / found.questions:.1%} as the marker says" * (cue != "is absent")
+    return f"{found.right} of {found.questions} right, {found.right / found.questions:.1%}{follows}"

@@ -64,7 +64,7 @@ def explaining(
 
 
 def folders_of(benchmark: Benchmark) -> list[Path]:
-    """The folders that a benchmark's options name, to be sent to a cluster."""
+    """The folders that a benchmark's options name, to be sent to a cluster; `shipped` is there already."""
     named = (getattr(benchmark, f.name) for f in fields(benchmark) if f.name in ("dataset", "images", "mosaics"))
-    paths = [Path(value) for value in named if value is not None]
+    paths = [path for value in named if value is not None and (path := Path(value)).exists()]
     return [path if path.is_dir() else path.parent for path in paths]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heatproof.engine.calibrate import Sample
 from heatproof.engine.closing import ClosingCost
@@ -94,6 +94,7 @@ class Forecast:
     end      parts, tables and page
     held     memory of this process
     notes    what could not be tried, for people
+    ahead    CPU seconds of what has to be made before anything is explained, by what it is
     """
 
     workers: int
@@ -105,6 +106,7 @@ class Forecast:
     end: ClosingCost
     held: Memory
     notes: Sequence[str] = ()
+    ahead: Mapping[str, float] = field(default_factory=dict)
 
     def with_workers(self, workers: int) -> Forecast:
         """The same run with so many workers."""
@@ -130,6 +132,7 @@ class Forecast:
         return {
             f"start of {self.processes} process{'es' * bool(self.workers)}": self.starts * self.begun.cpu_seconds,
             "opening": self.opening,
+            **self.ahead,
             "loading": self.loading * cases_loaded(self.tasks, max(1, self.workers)),
             "parts, tables, page": self.end.seconds,
         }

@@ -67,7 +67,7 @@ def rehearse(
     except Exception as problem:  # scores that are not those of its explainers may be too much for a benchmark
         notes.append(f"Tables and page could not be tried and are not counted: {type(problem).__name__}: {problem}")
     held = replace(held, most=most_memory())
-    return Forecast(workers, begun, opening, looked.seconds, tried, tasks, end, held, notes)
+    return Forecast(workers, begun, opening, looked.seconds, tried, tasks, end, held, notes, source.opened.ahead)
 
 
 def workers_and_arrays(source: Explaining, tasks: Sequence[Task], how: Execution) -> tuple[int, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -82,6 +84,22 @@ class Execution:
 
 
 AUTO = Execution()
+_opening: ContextVar[Execution] = ContextVar("opening", default=AUTO)
+
+
+@contextmanager
+def opening_with(how: Execution) -> Iterator[None]:
+    """While this holds, `opening_execution` is this one: for what is opened, whose functions take no execution."""
+    token = _opening.set(how)
+    try:
+        yield
+    finally:
+        _opening.reset(token)
+
+
+def opening_execution() -> Execution:
+    """How work is done that a benchmark has to do before anything is explained."""
+    return _opening.get()
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,10 @@ def measure_truth(recipe: ClevrRemoval, progress: Progress = silent) -> Truth:
     """Take every object out of every picture, and ask; right and wrong answers count alike."""
     opened = recipe.open(0, progress)
     right = sum(one.is_right(opened.network) for one in opened.measured)
-    return Truth(object_rows(opened.network, opened.measured), opened.network.name, right / len(opened.measured))
+    rows = object_rows(opened.network, opened.measured)
+    if rows.is_empty():
+        raise HeatproofError("no scene has an object to take out.")
+    return Truth(rows, opened.network.name, right / len(opened.measured))
 
 
 def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:

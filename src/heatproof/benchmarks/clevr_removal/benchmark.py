@@ -25,7 +25,7 @@ from heatproof.benchmarks.base import (
     require_poolings,
 )
 from heatproof.benchmarks.clevr_removal import rows, words
-from heatproof.benchmarks.clevr_removal.effects import TRUTHS, Asked, as_input, measure, truth_of
+from heatproof.benchmarks.clevr_removal.effects import TRUTHS, Asked, as_input, measure, seconds_to_ask, truth_of
 from heatproof.benchmarks.clevr_removal.painted import ObjectBatch
 from heatproof.benchmarks.clevr_xai import rows as questions_of
 from heatproof.benchmarks.clevr_xai.answers import BLACK, tokens
@@ -33,17 +33,17 @@ from heatproof.benchmarks.clevr_xai.benchmark import methods_on, open_network, o
 from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
-from heatproof.clevr.changed_pictures import Look, folder_of, look_of, make_changed, wanted_of
+from heatproof.clevr.changed_pictures import Look, folder_of, lacking, look_of, make_changed, wanted_of
 from heatproof.clevr.files import Dataset, Question, open_dataset
 from heatproof.clevr.ground_truth import KINDS
 from heatproof.clevr.interventions import INTERVENTIONS
 from heatproof.clevr.mask_files import kinds_there
 from heatproof.clevr.object_regions import object_regions
 from heatproof.clevr.question_types import ATTRIBUTES
-from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.shipped import folder_named
 from heatproof.clevr.words import Intervention, QuestionSet
 from heatproof.errors import HeatproofError, require_whole, unknown_name
-from heatproof.executors.choice import Execution
+from heatproof.executors.choice import opening_execution
 from heatproof.explainers.base import Explainer
 from heatproof.lazy import np, pl, torch
 from heatproof.pooling import poolings
@@ -86,7 +86,7 @@ class ClevrRemoval(Benchmark):
     with_all = False  # its pictures have to be rendered first
 
     dataset: Path | str | None = option(
-        None, "Folder of heatproof clevr render, with questions. Default: 60 scenes that ship."
+        None, "Folder of heatproof clevr render, with questions. Default: shipped, 60 scenes."
     )
     questions: QuestionSet = option("simple", "simple: about one object. complex: CLEVR's own kinds.")
     intervene: Intervention = option(
@@ -124,7 +124,7 @@ class ClevrRemoval(Benchmark):
         network, data, asked, look = self.found(progress)
         folder = folder_of(data)
         wanted = wanted_of(scenes_of(asked), self.intervene)
-        make_changed(wanted, folder, look, Execution(), progress)
+        make_changed(wanted, folder, look, opening_execution(), progress)
         measured = measure(network, asked, folder, self.intervene, progress)
         right = [one for one in measured if one.is_right(network)]
         chosen = right if self.correct_only else measured
@@ -137,14 +137,16 @@ class ClevrRemoval(Benchmark):
 
     def rehearse(self, seed: int, progress: Progress = silent) -> OpenedRemoval:
         """No picture is made: every object has the effect 1, and all questions count as answered right."""
-        network, data, asked, _ = self.found(progress)
+        network, data, asked, look = self.found(progress)
         measured = [imagined(network, question) for question in asked]
-        return self.opened(seed, network, data, measured, measured, "")
+        missing = lacking(wanted_of(scenes_of(asked), self.intervene), folder_of(data), look)
+        opened = self.opened(seed, network, data, measured, measured, "")
+        return replace(opened, ahead=work_ahead(network, measured, len(missing), look))
 
     def found(self, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question], Look]:
         """Network, data set, questions, and how the data set's pictures are painted."""
         network = open_network(self.weights, self.model, self.questions)
-        data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
+        data = open_dataset(folder_named(self.dataset))
         progress("reading questions", 0, 1)
         every = data.questions(self.questions)
         progress("reading questions", 1, 1)
@@ -240,6 +242,15 @@ def imagined(network: Vqa, question: Question) -> Asked:
     return Asked(question, np.asarray(picture), 0, 1.0, {"logit": effects, "probability": effects}, ())
 
 
+def work_ahead(network: Vqa, imagined: Sequence[Asked], missing: int, look: Look) -> dict[str, float]:
+    """About how many CPU seconds it takes to make the missing pictures, and to ask after every change."""
+    changes = sum(len(one.effects["logit"]) for one in imagined)
+    found = {f"rendering {missing:,} pictures": missing * look.seconds} if missing else {}
+    if changes:
+        found[f"asking of {changes:,} changes"] = changes * seconds_to_ask(network, imagined[0])
+    return found
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpenedRemoval(Opened):
     """Questions with the effect of each object of their pictures, and those of them that enter."""
@@ -265,7 +276,7 @@ class OpenedRemoval(Opened):
         index = [question.index for question in questions]
         answered = [self.network.answers[one.answer] for one in some]
         facts = questions_of.question_facts(questions)
-        width = max(facts["objects"])
+        width = max(1, *facts["objects"])  # a scene may have none
         masks = {kind: self.data.masks(self.recipe.questions, kind).batch(index) for kind in self.kinds}
         return ObjectBatch(
             inputs=torch.stack([as_input(one.picture) for one in some]),
@@ -278,7 +289,7 @@ class OpenedRemoval(Opened):
                 "predicted": answered,
                 "correct": [one.is_right(self.network) for one in some],
                 "probability": [one.probability for one in some],
-                "largest_effect": [float(np.abs(one.effects["logit"]).max()) for one in some],
+                "largest_effect": [float(np.abs(one.effects["logit"]).max(initial=0.0)) for one in some],
             },
             black=BLACK,
             regions=torch.as_tensor(np.stack([self.regions(question) for question in questions])),

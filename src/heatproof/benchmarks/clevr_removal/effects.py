@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from heatproof.clevr.answers import in_words
 from heatproof.clevr.changed_pictures import Wanted, read_changed, wanted_of
 from heatproof.clevr.files import Question
 from heatproof.clevr.ground_truth import KINDS, has_results
+from heatproof.clevr.interventions import CHANGED
 from heatproof.lazy import np, torch
 from heatproof.progress import Progress, silent
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 QUANTITIES = ("logit", "probability")
 LEAST: Mapping[str, float] = {"logit": 0.1, "probability": 0.01}
 """Where no object changes the answer by as much, nothing matters, and there is no order to find."""
+TRIED = 5
+"""Pictures that tell how long it takes to ask."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +69,15 @@ def measure(
     for place, question in enumerate(questions):
         by_picture.setdefault(str(question.record["image_filename"]), []).append(place)
     found: dict[int, Asked] = {}
+    told = f"asking of pictures {CHANGED[intervention]}"
     for done, places in enumerate(by_picture.values()):
-        progress("asking without each object", done, len(by_picture))
+        progress(told, done, len(by_picture))
         scene = questions[places[0]].scene
         assert scene is not None
         shown = [read_small(folder, wanted, network.size) for wanted in wanted_of([scene], intervention)]
         for place in places:
             found[place] = ask_each(network, questions[place], shown)
-    progress("asking without each object", len(by_picture), len(by_picture))
+    progress(told, len(by_picture), len(by_picture))
     return [found[place] for place in range(len(questions))]
 
 
@@ -121,6 +126,14 @@ def ask_pictures(network: Vqa, text: str, shown: Sequence[NDArray[np.uint8]]) ->
         outputs = ask(network.name, module, inputs, words, what="pictures")
         found.append(check_logits(network.name, outputs, 1, len(network.answers)).cpu().double().numpy())
     return np.concatenate(found)
+
+
+def seconds_to_ask(network: Vqa, one: Asked) -> float:
+    """CPU seconds that it takes to ask about one more picture; the first time, which is slow, does not count."""
+    ask_pictures(network, one.question.text, [one.picture])
+    start = time.process_time()
+    ask_pictures(network, one.question.text, [one.picture] * TRIED)
+    return (time.process_time() - start) / TRIED
 
 
 def as_input(picture: NDArray[np.uint8]) -> torch.Tensor:

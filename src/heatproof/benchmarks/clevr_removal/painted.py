@@ -81,7 +81,7 @@ class ObjectSize(Explainer):
 
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         cases = objects_of(batch, self.label)
-        objects = int(cases.regions.max())
+        objects = max(1, int(cases.regions.max()))  # a scene may have none
         flat = cases.regions.flatten(1)
         areas = torch.stack([(flat == place + 1).sum(1) for place in range(objects)], 1)
         return paint(areas.double() / flat.shape[1], cases.regions)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING
 
 from heatproof.benchmarks.clevr_removal.effects import LEAST, Asked
+from heatproof.benchmarks.clevr_removal.following import following
 from heatproof.benchmarks.clevr_xai import rows as questions_of
 from heatproof.benchmarks.orders import rank_correlation
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.changed_pictures import folder_of, read_changed, wanted_of
 from heatproof.clevr.interventions import RULES
 from heatproof.lazy import np, pl
-from heatproof.story import Cell, Column, Fact, Paragraph, Plate, Section, Table, Words
+from heatproof.story import Cell, Column, Fact, Plate, Section, Table, Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,8 +31,11 @@ FACTS = (
     *questions_of.FACTS,
     Fact("largest_effect", "largest effect of an object on the logit"),
 )
-DONE = {"remove": "without", "recolour": "recoloured:", "rematerial": "of the other material:"}
-"""What is said before the object that was changed."""
+
+
+def done_in_words(intervention: str) -> str:
+    """What is said before the objects that were changed."""
+    return "with" if intervention in RULES else "without"
 
 
 def thing_in_words(one: Asked, place: int) -> str:
@@ -39,6 +43,14 @@ def thing_in_words(one: Asked, place: int) -> str:
     assert one.question.scene is not None
     thing = one.question.scene["objects"][place]
     return " ".join(str(thing[name]) for name in ("size", "color", "material", "shape"))
+
+
+def changed_thing(one: Asked, place: int, intervention: str) -> str:
+    """The object that a change is about; if it stays, with what it has now."""
+    assert one.question.scene is not None
+    rule = RULES.get(intervention)
+    now = f" that is {rule.value(one.question.scene, place)} now" if rule else ""
+    return thing_in_words(one, place) + now
 
 
 def by_effect(one: Asked) -> list[int]:
@@ -49,10 +61,14 @@ def by_effect(one: Asked) -> list[int]:
 def caption(one: Asked, intervention: str) -> str:
     """What changes of the answer's logit, at the objects where that is most."""
     order = by_effect(one)
-    told = [f"{thing_in_words(one, place)} {signed(-one.effects['logit'][place])}" for place in order[:NAMED]]
+    if not order:
+        return "The scene has no object."
+    told = [
+        f"{changed_thing(one, place, intervention)} {signed(-one.effects['logit'][place])}" for place in order[:NAMED]
+    ]
     if rest := order[NAMED:]:
         told.append(f"{len(rest)} more at most {np.abs(one.effects['logit'][rest]).max():.2f} either way")
-    return f"The answer's logit {DONE[intervention]} {', '.join(told)}"
+    return f"The answer's logit {done_in_words(intervention)} {', '.join(told)}"
 
 
 def sections(network: Vqa, measured: Sequence[Asked], shown: Sequence[Asked], intervention: str) -> tuple[Section, ...]:
@@ -61,8 +77,8 @@ def sections(network: Vqa, measured: Sequence[Asked], shown: Sequence[Asked], in
     found = [Section("What if it were not there?" if intervention == "remove" else "What if it were another?", plates)]
     if table := masks_table(measured):
         found.append(Section("Do the masks tell the truth?", [table]))
-    if intervention in RULES and (told := consistency(network, measured, intervention)):
-        found.append(Section("Does the network follow the change?", [Paragraph(told)]))
+    if intervention in RULES and (followed := following(network, measured, intervention)):
+        found.append(Section("Does the network follow the change?", [followed]))
     return tuple(found)
 
 
@@ -74,8 +90,9 @@ def companions(network: Vqa, one: Asked, intervention: str) -> list[tuple[str, s
     said = network.answers[one.answer]
     pictures = [(f"as it is: {said}, probability {one.probability:.3f}", address(read_changed(folder, wanted[0])))]
     for place in by_effect(one):
+        thing = changed_thing(one, place, intervention)
         text = (
-            f"{DONE[intervention]} {thing_in_words(one, place)}: {network.answers[one.others[place]]};"
+            f"{done_in_words(intervention)} {thing}: {network.answers[one.others[place]]};"
             f" logit {signed(-one.effects['logit'][place])}, probability {signed(-one.effects['probability'][place])}"
         )
         pictures.append((text, address(read_changed(folder, wanted[1 + place]))))
@@ -145,37 +162,6 @@ class MaskFigures:
             (f"{np.median(self.unmarked):.2f}", float(np.median(self.unmarked))),
         )
         return [Cell(text, value) for text, value in values]
-
-
-def consistency(network: Vqa, measured: Sequence[Asked], intervention: str) -> str:
-    """How often the network answers with the new value, where the changed attribute of the asked object is asked."""
-    right = total = 0
-    for one, place, value in asked_changes(measured, intervention):
-        if one.is_right(network):
-            total += 1
-            right += network.answers[one.others[place]] == value
-    if not total:
-        return ""
-    return (
-        f"Of {total:,} questions that ask for the {RULES[intervention].field} and are answered right, the network gives"
-        f" the new one for {right:,} ({right / total:.1%}) when the object that is asked about has changed."
-    )
-
-
-def asked_changes(measured: Sequence[Asked], intervention: str) -> Iterator[tuple[Asked, int, str]]:
-    """Questions whose right answer a change decides: with the object, and the answer after it.
-
-    They ask for the changed attribute of one object that no filter finds by that attribute.
-    """
-    rule = RULES[intervention]
-    for one in measured:
-        program = one.question.program
-        objects = one.marked().get("single_object", frozenset())
-        finds = any(node["type"] == f"filter_{rule.field}" for node in program)
-        if len(objects) == 1 and program[-1]["type"] == f"query_{rule.field}" and not finds:
-            assert one.question.scene is not None
-            place = next(iter(objects))
-            yield one, place, rule.value(one.question.scene, place)
 
 
 def entered(network: Vqa, measured: Sequence[Asked], chosen: Sequence[Asked], name: str) -> str:

@@ -34,7 +34,7 @@ from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratifie
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, open_dataset
-from heatproof.clevr.shipped import shipped_dataset
+from heatproof.clevr.shipped import folder_named
 from heatproof.errors import HeatproofError
 from heatproof.explainers.base import Explainer
 from heatproof.lazy import np, pl, torch
@@ -75,7 +75,7 @@ class ClevrTwins(Benchmark):
     with_all = False  # it is about methods on two networks of ours, not about one of the papers
 
     dataset: Path | str | None = option(
-        None, "Folder of heatproof clevr render, with simple questions. Default: 60 scenes that ship."
+        None, "Folder of heatproof clevr render, with simple questions. Default: shipped, 60 scenes."
     )
     shortcut: Path | str | None = option(
         None, "Weights of the twin that goes by the marker (heatproof train vqa --shortcut marker). Default: shipped."
@@ -99,7 +99,7 @@ class ClevrTwins(Benchmark):
 
     def open(self, seed: int, progress: Progress = silent) -> OpenedTwins:
         networks = self.networks()
-        data = open_dataset(Path(self.dataset) if self.dataset is not None else shipped_dataset())
+        data = open_dataset(folder_named(self.dataset))
         data.require_object_folder()
         asked = questions_of.spread(data.questions(QUESTIONS), self.limit)
         pairs = ask_twins(networks, data, asked, progress)

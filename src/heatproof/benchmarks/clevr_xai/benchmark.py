@@ -32,6 +32,7 @@ from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, Question, open_dataset
 from heatproof.clevr.release import default_dataset, released_dataset
+from heatproof.clevr.shipped import folder_named
 from heatproof.clevr.words import QuestionSet
 from heatproof.downloads import downloads, fetched
 from heatproof.errors import HeatproofError, unknown_name
@@ -107,7 +108,7 @@ class ClevrXai(Benchmark):
     quantities = ("logit",)
 
     dataset: Path | str | None = option(
-        None, "Folder with pictures, questions and masks: ours or CLEVR-XAI's release. Default: 60 scenes that ship."
+        None, "Folder with pictures, questions and masks: ours or CLEVR-XAI's release. Default: shipped, 60 scenes."
     )
     questions: QuestionSet = option("simple", "simple: about one object. complex: CLEVR's own kinds.")
     model: Any = option(
@@ -197,7 +198,7 @@ class ClevrXai(Benchmark):
     def found(self, questions: str, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question]]:
         """Network, data set and questions."""
         network = open_network(self.weights, self.model, self.questions)
-        data = open_dataset(Path(self.dataset) if self.dataset is not None else default_dataset(self.as_released))
+        data = open_dataset(folder_named(self.dataset or default_dataset(self.as_released)))
         progress("reading questions", 0, 1)
         asked = rows.spread(data.questions(questions), self.limit)
         progress("reading questions", 1, 1)
