@@ -129,6 +129,23 @@ def test_other_interventions_change_one_attribute_of_one_object(scene, intervent
         changed(scene, 0, "removed")
 
 
+def test_what_is_hidden_shows_the_empty_room_and_nothing_else_changes(scene, tmp_path):
+    """Reference: pixel by pixel, the picture as it is and that of the scene without any object."""
+    look = Look(24, 20, PictureSettings(samples=2, denoise=False).settled)
+    wanted = wanted_of([scene], "hide")
+    made = make_changed(wanted, tmp_path, look, Execution("local"))
+    assert made.made == len(wanted) == 1 + len(scene["objects"])
+    whole, empty = (render(one, 24, 20, samples=2, denoise=False) for one in (scene, scene | {"objects": []}))
+    assert np.array_equal(read_changed(tmp_path, wanted[0]), whole.image)
+    for place, one in enumerate(wanted[1:]):
+        found = read_changed(tmp_path, one)
+        for row, column in np.ndindex(20, 24):
+            expected = empty if whole.objects[row, column] == place + 1 else whole
+            assert np.array_equal(found[row, column], expected.image[row, column])
+    assert make_changed(wanted, tmp_path, look, Execution("local")).made == 0
+    assert len({one.recipe(look) for one in wanted}) == len(wanted)
+
+
 @pytest.fixture
 def world(tmp_path):
     folder = tmp_path / "world"

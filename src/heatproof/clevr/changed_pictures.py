@@ -1,7 +1,7 @@
 """Pictures of changed scenes, kept in a folder: each says what it is a picture of, so none is taken for another.
 
     as_it_is/NAME.png        the scene once more, whole: what the others are compared with
-    remove/NAME_00.png       without object 0; so for recolour and rematerial
+    remove/NAME_00.png       without object 0; so for hide, recolour and rematerial
 
 A picture carries the hash of all that decides its pixels: the scene, the size, the samples, the denoiser and the code
 that paints. One with another hash is made again.
@@ -24,7 +24,7 @@ from heatproof.clevr.json_files import read_object
 from heatproof.clevr.pictures import read_picture
 from heatproof.clevr.rendering.checks import check_scene
 from heatproof.clevr.rendering.dataset import SETTINGS, PictureSettings, is_whole, painted, reasons
-from heatproof.clevr.rendering.tracer import warm_up
+from heatproof.clevr.rendering.tracer import seen_objects, warm_up
 from heatproof.clevr.shipped import shipped_dataset
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.executors import Failure
@@ -43,6 +43,8 @@ CHUNK = "heatproof-recipe"
 DECIDING = ("kernels", "packing", "camera", "world", "tracer", "picture", "denoise")
 """Files whose code decides a pixel."""
 SECONDS_PER_PATH = 3.3e-7
+KEPT: dict[str, NDArray[np.uint8]] = {}
+"""The last scene as it is, and empty, by their recipes: what its objects are painted over with."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class Wanted:
         return f"{AS_IT_IS}/{stem}.png" if self.place is None else f"{self.intervention}/{stem}_{self.place:02d}.png"
 
     @property
+    def hides(self) -> bool:
+        return self.place is not None and self.intervention == "hide"
+
+    @property
     def changed(self) -> dict[str, Any]:
         return dict(self.scene) if self.place is None else changed(self.scene, self.place, self.intervention)
 
@@ -92,6 +98,8 @@ class Wanted:
             "assets": str(look.pictures.blender_assets or ""),
             "code": painting_code(look.pictures.denoised),
         }
+        if self.hides:
+            told["hidden"] = self.place
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -109,13 +117,34 @@ class ChangedPainter:
         from PIL import Image, PngImagePlugin
 
         require_stands(wanted.scene)
-        bare = painted(wanted.changed, self.look.width, self.look.height, self.look.pictures)
+        if wanted.hides:
+            pixels, empty = (self.kept(scene) for scene in (wanted.scene, dict(wanted.scene) | {"objects": []}))
+            seen = seen_objects(check_scene(wanted.scene), self.look.width, self.look.height)
+            pixels = np.where((seen == (wanted.place or 0) + 1)[..., None], empty, pixels)
+        else:
+            pixels = self.pixels(wanted.changed)
         told = PngImagePlugin.PngInfo()
         told.add_text(CHUNK, wanted.recipe(self.look))
         stream = BytesIO()
-        with Image.open(BytesIO(bare)) as picture:
-            picture.convert("RGB").save(stream, format="PNG", pnginfo=told)
+        Image.fromarray(pixels).save(stream, format="PNG", pnginfo=told)
         return stream.getvalue()
+
+    def kept(self, scene: Mapping[str, Any]) -> NDArray[np.uint8]:
+        """The same as `pixels`, which is remembered for the other objects of the scene."""
+        recipe = Wanted(scene, "hide").recipe(self.look)
+        if recipe not in KEPT:
+            if len(KEPT) > 1:
+                KEPT.clear()
+            KEPT[recipe] = self.pixels(scene)
+        return KEPT[recipe]
+
+    def pixels(self, scene: Mapping[str, Any]) -> NDArray[np.uint8]:
+        """The scene (H, W, 3)."""
+        from PIL import Image
+
+        made = painted(scene, self.look.width, self.look.height, self.look.pictures)
+        with Image.open(BytesIO(made)) as picture:
+            return np.asarray(picture.convert("RGB"))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What if one object were not there, or were another? The scene changed at one object; camera and lamps stay.
 
 A changed scene is an ordinary scene, and every pixel keeps its random stream: before denoising, a picture of it differs
-only where light comes by the object.
+only where light comes by the object. To hide an object is to paint over it: the scene stays, shadows and reflections
+included, and its pixels show the empty room.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ STANDS = ("camera", *world.LAMPS)
 
 
 def changed(scene: Mapping[str, Any], place: int, intervention: str) -> dict[str, Any]:
-    """The scene with its object `place` taken out, or of another colour or material."""
+    """The scene with its object `place` taken out, or of another colour or material; one that is hidden is in it."""
     if intervention not in INTERVENTIONS:
         raise unknown_name("intervention", intervention, INTERVENTIONS)
     if not 0 <= place < len(scene["objects"]):
         raise HeatproofError(f"{named(scene)}: no object {place}; there are {len(scene['objects'])}.")
     rule = RULES.get(intervention)
-    others = [thing for number, thing in enumerate(scene["objects"]) if number != place]
+    if intervention == "hide":
+        return dict(scene)
     if rule is None:
-        return dict(scene) | {"objects": others}
+        return dict(scene) | {"objects": [thing for number, thing in enumerate(scene["objects"]) if number != place]}
     things = list(scene["objects"])
     things[place] = dict(things[place]) | {rule.field: rule.value(scene, place)}
     return dict(scene) | {"objects": things}
@@ -58,6 +60,7 @@ RULES: Mapping[str, Rule] = {
 
 CHANGED: Mapping[str, str] = {
     "remove": "without an object",
+    "hide": "with an object painted over",
     "recolour": "with an object of another colour",
     "rematerial": "with an object of another material",
 }

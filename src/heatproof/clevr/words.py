@@ -8,6 +8,6 @@ QuestionSet = Literal["simple", "complex"]
 Form = Literal["clevr-xai", "clevr"]
 MaskLayout = Literal["packed", "release"]
 Renderer = Literal["tracer", "blender"]
-Intervention = Literal["remove", "recolour", "rematerial"]
+Intervention = Literal["remove", "hide", "recolour", "rematerial"]
 Shortcut = Literal["marker"]
 """A cue that is planted beside an object: a small square."""

@@ -26,6 +26,10 @@ def effects(
         typer.Option(help="relation-network or the file of its weights. Default: a network that ships."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Your own network: my_net.py:factory.")] = None,
+    intervene: Annotated[
+        Literal["remove", "hide"],
+        typer.Option(metavar="NAME", help="remove: without the object. hide: painted over with the empty room."),
+    ] = "remove",
     scenes: Annotated[int | None, typer.Option(min=1, help="So many scenes only.", show_default=False)] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="So many questions only.", show_default=False)] = None,
     by: Annotated[
@@ -40,9 +44,10 @@ def effects(
 ) -> None:
     """Do masks tell the truth? The effect of every object on the answer, against the objects that masks mark.
 
-    An effect is what the logit of the network's answer loses when the object is taken out of the scene; sizes count,
-    not signs. Marked above: the mean effect of the objects that a mask marks is larger than that of the others; each
-    above: every one of them has a larger effect than every other. Intervals are 95 %, over pictures.
+    An effect is what the logit of the network's answer loses when the object is taken out of the scene, with its shadow
+    and reflections, or painted over (--intervene hide); sizes count, not signs. Marked above: the mean effect of the
+    objects that a mask marks is larger than that of the others; each above: every one of them has a larger effect than
+    every other. Intervals are 95 %, over pictures.
 
     Examples:
 
@@ -55,7 +60,13 @@ def effects(
     from heatproof.experiments.effects import HIDING, measure_truth, write_truth
 
     recipe = ClevrRemoval(
-        dataset=dataset, questions=questions, weights=weights, model=model, scenes=scenes, limit=limit
+        dataset=dataset,
+        questions=questions,
+        intervene=intervene,
+        weights=weights,
+        model=model,
+        scenes=scenes,
+        limit=limit,
     )
     with bars(quiet) as progress:
         truth = measure_truth(recipe, progress)

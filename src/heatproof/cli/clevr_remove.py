@@ -18,7 +18,9 @@ def remove(
     intervene: Annotated[
         Intervention,
         typer.Option(
-            metavar="NAME", help="remove: without the object. recolour, rematerial: with another colour or material."
+            metavar="NAME",
+            help="remove: without the object. hide: painted over with the empty room. recolour, rematerial: with"
+            " another colour or material.",
         ),
     ] = "remove",
     limit: Annotated[int | None, typer.Option(min=1, help="So many scenes only.", show_default=False)] = None,

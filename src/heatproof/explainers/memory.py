@@ -71,10 +71,11 @@ def footprint_of(model: nn.Module, row: Batch) -> Footprint:
     """What a pass with gradients makes, or one without where the model has none: then nothing is kept for them."""
     possible = (True, False) if not getattr(model, "only_asked", False) else (False,)
     for gradients in possible:
+        footprint = Footprint()
         with torch.set_grad_enabled(gradients):
             given = own_copies((row.inputs.detach().requires_grad_(gradients), *row.context))
             try:
-                with Footprint() as footprint:
+                with footprint:
                     model.forward(*given)  # not called as model(...): hooks, which may count passes, need not know
                 break
             except RuntimeError as problem:

@@ -35,7 +35,7 @@ FACTS = (
 
 def done_in_words(intervention: str) -> str:
     """What is said before the objects that were changed."""
-    return "with" if intervention in RULES else "without"
+    return "with" if intervention in RULES else "hiding" if intervention == "hide" else "without"
 
 
 def thing_in_words(one: Asked, place: int) -> str:
@@ -74,7 +74,7 @@ def caption(one: Asked, intervention: str) -> str:
 def sections(network: Vqa, measured: Sequence[Asked], shown: Sequence[Asked], intervention: str) -> tuple[Section, ...]:
     """Some cases with their changed pictures; what masks say and what is; the network's own consistency."""
     plates = [plate(network, one, intervention) for one in shown[:PLATES]]
-    found = [Section("What if it were not there?" if intervention == "remove" else "What if it were another?", plates)]
+    found = [Section("What if it were another?" if intervention in RULES else "What if it were not there?", plates)]
     if table := masks_table(measured):
         found.append(Section("Do the masks tell the truth?", [table]))
     if intervention in RULES and (followed := following(network, measured, intervention)):
