@@ -91,8 +91,8 @@ class ClevrRemoval(Benchmark):
     questions: QuestionSet = option("simple", "simple: about one object. complex: CLEVR's own kinds.")
     intervene: Intervention = option(
         "remove",
-        "remove: without the object. hide: painted over with the empty room. recolour, rematerial: with another colour or"
-        " material.",
+        "remove: without the object. hide: painted over with the empty room. recolour, rematerial: with another"
+        " colour or material.",
     )
     model: Any = option(None, "Your own network, as a heatproof.models.vqa.Vqa: my_net.py:factory.")
     weights: Path | str | None = option(
