@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from heatproof.clevr.changed_pictures import (
     folder_of,
     look_of,
     make_changed,
+    painting_code,
     read_changed,
     recipe_in,
     wanted_of,
@@ -198,6 +200,22 @@ def test_scenes_as_they_are_serve_all_changes_and_no_change_another(world):
         "rematerial": 6,
     }
     assert len({path.read_bytes() for path in folder.rglob("*.png")}) == 26
+
+
+def test_pictures_of_blender_take_no_denoiser_of_ours(scene, monkeypatch):
+    """Blender brings its own, so that its pictures have a recipe where pyoidn is not installed."""
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    looks = [Look(16, 16, PictureSettings(renderer, 1, denoise=True)) for renderer in ("tracer", "blender")]
+    (wanted, *_) = wanted_of([scene])
+    assert len({wanted.recipe(look) for look in looks}) == 2
+    painting_code.cache_clear()
+    monkeypatch.setattr(metadata, "version", missing)
+    assert wanted.recipe(looks[1])
+    with pytest.raises(metadata.PackageNotFoundError):
+        wanted.recipe(looks[0])
 
 
 def test_progress_says_what_is_made(world, tmp_path):

@@ -41,7 +41,8 @@ AS_IT_IS = "as_it_is"
 CHUNK = "heatproof-recipe"
 """The text of a PNG that holds its recipe's hash."""
 DECIDING = ("kernels", "packing", "camera", "world", "tracer", "picture", "denoise")
-"""Files whose code decides a pixel."""
+BLENDER = ("blender", "blender_worker")
+"""Files whose code decides a pixel, and those that do so besides where Blender paints."""
 SECONDS_PER_PATH = 3.3e-7
 
 
@@ -94,7 +95,7 @@ class Wanted:
             "index": scene.get("image_index", 0),
             "look": {**asdict(look), "pictures": {**asdict(look.pictures), "blender_assets": None}},
             "assets": str(look.pictures.blender_assets or ""),
-            "code": painting_code(look.pictures.denoised),
+            "code": painting_code(look.pictures.renderer, look.pictures.denoised),
         }
         if self.hides:
             told["hidden"] = self.place
@@ -265,13 +266,14 @@ def read_changed(folder: Path, wanted: Wanted) -> NDArray[np.uint8]:
 
 
 @cache
-def painting_code(denoised: bool) -> str:
-    """A hash of the code that paints, and the version of the denoiser: other code may paint other pixels."""
+def painting_code(renderer: str, denoised: bool) -> str:
+    """A hash of the code that paints, and the version of our denoiser: other code may paint other pixels."""
     from importlib import metadata, resources
 
     digest = hashlib.sha256()
-    for name in DECIDING:
+    blender = renderer == "blender"  # which brings its own denoiser
+    for name in (*DECIDING, *(BLENDER if blender else ())):
         digest.update(resources.files("heatproof.clevr.rendering").joinpath(f"{name}.py").read_bytes())
-    if denoised:
+    if denoised and not blender:
         digest.update(metadata.version("pyoidn").encode())
     return digest.hexdigest()[:32]
