@@ -20,6 +20,7 @@ from heatproof.report.readings import filters, readings, script_safe
 from heatproof.report.sections import read_sections
 from heatproof.results.across import across_sentences, run_names
 from heatproof.results.grids import grids
+from heatproof.results.sentences import question_of
 from heatproof.results.tables import Board, Line, boards, failure_lines, ranked, silent_lines
 from heatproof.run_folder import REPORT
 from heatproof.workspace import write_whole
@@ -154,7 +155,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["breakable"] = breakable
+    environment.globals |= {"breakable": breakable, "question_of": question_of}
     return environment
 
 

@@ -150,8 +150,8 @@ def mask_sizes(columns: Columns, story: Story) -> Check:
     return Check(
         "size of the truth",
         middle <= 100 * LARGE,
-        f"{story.words.truth[0].upper()}{story.words.truth[1:]} covers {middle:.1f} % of a case (median; {low:.1f} to"
-        f" {high:.1f} % in nine of ten): what a map that says nothing gets.",
+        f"The truth ({story.words.truth}) covers {middle:.1f} % of a case (median; {low:.1f} to {high:.1f} % in nine of"
+        " ten): what a map that says nothing gets.",
     )
 
 
