@@ -419,6 +419,10 @@ def test_three_networks_can_be_looked_at_one_by_one(browser, tmp_path):
     choose(browser, "model", "mnist1d_cnn-2")
     table = run.leaderboard().filter(metric="drop", model="mnist1d_cnn-2")
     assert sorted(column(browser, "m:drop")) == pytest.approx(sorted(table["mean_all"]), abs=1e-5)
+    at = [head.get_attribute("data-column") for head in browser.find_elements("css selector", "table.board th")]
+    shown = {row[0]: (row[at.index("groups")], row[at.index("rank")]) for row in rows_of(browser)}
+    (glance,) = (g for g in run.verdict.glances if (g.metric, g.model) == ("roe_accuracy", "mnist1d_cnn-2"))
+    assert shown[glance.explainer] == (glance.groups, f"{glance.rank:g}"), "a network has a contest of its own"
     choose(browser, "model", "")
     assert column(browser, "m:drop") == together
 

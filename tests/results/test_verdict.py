@@ -325,3 +325,36 @@ def test_unbounded_metrics_are_judged_too():
     (judged,) = verdict_of([part(scores, "free", uniform=None)], (free,)).contests
     assert judged.leaders == 1
     assert_allclose(judged.pairs[0].difference, scores["b"].mean() - scores["a"].mean())
+
+
+def glimpsed(found, **wanted):
+    """What the glances at this reading say."""
+    return {
+        (g.explainer, g.groups, g.rank, g.rank_low, g.rank_high)
+        for g in found.glances
+        if all(getattr(g, axis) == value for axis, value in wanted.items())
+    }
+
+
+def said_of(found):
+    (contest,) = found.contests
+    return {(e.explainer, e.groups, e.rank, e.rank_low, e.rank_high) for e in contest.methods}
+
+
+def test_parts_of_the_cases_and_networks_are_contests_of_their_own():
+    """Reference: the same scores, judged as if there were no others."""
+    rng = np.random.default_rng(2)
+    first, second = ({name: rng.random(60) + shift for name, shift in zip("abc", shifts, strict=True)}
+                     for shifts in ([0.0, 0.05, 0.4], [0.5, 0.45, 0.0]))  # fmt: skip
+    kinds = ["round" if place % 3 else "square" for place in range(60)]
+    parts = [part(scores, model=model, facts={"kind": kinds}) for model, scores in {"n1": first, "n2": second}.items()]
+    found = verdict_of(parts, round=pl.col("kind") == "round")
+    assert {(g.subset, g.model) for g in found.glances} == {
+        ("all", "n1"), ("all", "n2"), ("round", ""), ("round", "n1"), ("round", "n2"),
+    }  # fmt: skip
+    assert glimpsed(found, subset="all", model="n2") == said_of(verdict_of(parts[1:]))
+    is_round = pl.col("kind") == "round"
+    kept = [rows.filter(is_round) for rows in parts]
+    assert glimpsed(found, subset="round", model="") == said_of(verdict_of(kept))
+    assert glimpsed(found, subset="round", model="n1") == said_of(verdict_of(kept[:1]))
+    assert glimpsed(found, subset="all", model="n1") != glimpsed(found, subset="all", model="n2")
