@@ -444,6 +444,20 @@ def test_several_runs_share_a_page(browser, run, pictures, toy, tmp_path, pixels
     assert browser.find_element("tag name", "h1").text == "SVEA, CLEVR-XAI and Toy signals"
     assert texts(browser, "#answer .said h3") == ["SVEA", "CLEVR-XAI", "Toy signals", "Across runs"]
     assert "in common" in texts(browser, ".across p")[0]
+    lines = [
+        row.find_elements("css selector", "th, td") for row in browser.find_elements("css selector", ".glimpses tr")
+    ]
+    found = {cells[0].text: [cell.text for cell in cells[1:]] for cells in lines}
+    assert found.pop("") == ["trust first", "score", "best floor", "cost, CPU time per case", "failed checks"]
+    assert list(found) == ["SVEA", "CLEVR-XAI", "Toy signals"]
+    for (trusted, score, floor, _, failed), of in zip(found.values(), (run, pictures, small), strict=True):
+        judged = of.verdict.contests[0]
+        beaten = {entrant.short for entrant in judged.methods if entrant.no_better_than}
+        assert trusted == "none yet" or not beaten & set(trusted.replace(" and ", ", ").split(", "))
+        assert score.startswith(of.story.metric[judged.metric].title)
+        best = next(entrant for entrant in judged.entrants if entrant.family == "floor")
+        assert floor == f"{100 * best.mean:.1f} % ({best.short})"
+        assert failed == f"{sum(c.passed is False for c in of.verdict.checks)} of {len(of.verdict.checks)}"
     ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
     with width(browser, pixels):
