@@ -89,7 +89,7 @@ def explaining(judged: Judged) -> str:
 
 def told_apart(judged: Judged, story: Story) -> str:
     """By how much the first leads; where it does not lead alone, how many cases it would take to tell."""
-    cases = f"{judged.cases:,} {story.words.cases}"
+    cases = counted(judged.cases, story)
     first, *others = judged.leading
     if len(judged.methods) == 1:
         if first.low is None or first.high is None:
@@ -97,10 +97,13 @@ def told_apart(judged: Judged, story: Story) -> str:
         return f"Over {cases}, its 95 % interval is {percent(first.low)} to {percent(first.high)}."
     if not others:
         return f"Over {cases}, {first.short} is {ahead(judged)}."
-    more = (
-        f"it would take some {judged.needed:,}" if judged.needed is not None else "more of them alone would not either"
-    )
-    return f"{cases} do not tell {first.short} and {others[0].short} apart; {more}."
+    more = f"it would take some {judged.needed:,}" if judged.needed is not None else "more alone would not do it"
+    return f"By {cases}, {first.short} and {others[0].short} cannot be told apart; {more}."
+
+
+def counted(cases: int, story: Story) -> str:
+    """So many cases by their name, of which one is none of many."""
+    return f"{cases:,} {story.words.cases if cases != 1 else story.words.cases.removesuffix('s')}"
 
 
 def ahead(judged: Judged) -> str:
