@@ -34,9 +34,19 @@ def terminal(run: Results, width: int, elsewhere: bool = False) -> list[Renderab
             title = escape(board.heading) if part == 0 else None
             table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
             table.add_column("explainer", width=names, overflow="fold")
-            for head, _ in columns:
-                is_paper = head.startswith("paper")
-                table.add_column(escape(head), justify="right", style="cyan" if is_paper else None, overflow="fold")
+            roomy = (
+                sum(AROUND + max(len(head), widest(board, text)) for head, text in columns) <= width - names - AROUND
+            )
+            for head, text in columns:
+                table.add_column(
+                    escape(head),
+                    justify="right",
+                    style="cyan" if head.startswith("paper") else None,
+                    overflow="fold",
+                    width=None
+                    if roomy
+                    else wide(board, (head, text)) - AROUND,  # else numbers are squeezed for headings
+                )
             for line in board.lines:
                 style = "dim" if line.is_baseline else None
                 table.add_row(escape(line.short), *(text(line) for _, text in columns), style=style)
@@ -74,4 +84,8 @@ def bundles(columns: Sequence[Column]) -> list[list[Column]]:
 def wide(board: Board, column: Column) -> int:
     """What a column takes: a heading may go over two lines, a number may not."""
     head, text = column
-    return AROUND + max([*map(len, head.split()), *(len(text(line)) for line in board.lines)])
+    return AROUND + max([*map(len, head.split()), widest(board, text)])
+
+
+def widest(board: Board, text: Callable[[Line], str]) -> int:
+    return max((len(text(line)) for line in board.lines), default=0)
