@@ -15,16 +15,20 @@ from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.cli import exit_code
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
-from heatproof.cli.terminal import console, say, show_table
+from heatproof.cli.terminal import say, show_table
 from heatproof.devices import FULL, Precision
 from heatproof.executors.choice import Engine
 from heatproof.explainers.base import Target
+from heatproof.harmless import visible
 from heatproof.results.sequential import MARGIN
 from heatproof.run_folder import REPORT, RunFolder, default_folder
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from heatproof.engine.forecast import Forecast
     from heatproof.report.runs import Run
+    from heatproof.results.tables import Board
 
 
 # Options that every run has.
@@ -271,14 +275,12 @@ def nothing_kept_said() -> Iterator[None]:
 
 def show_run(run: Run, elsewhere: bool = False, page: Path | None = None) -> None:
     """The tables, the failures, the verdict and where to look next."""
-    from heatproof.results.tables import failure_lines, silent_lines
-    from heatproof.results.terminal import terminal
+    from heatproof.results.tables import boards, failure_lines, silent_lines
 
-    screen = console()
     say(run.story.title, style="bold")
     say("percent, mean ± half the 95 % interval; floors, ceiling and raw input below the methods", style="dim")
-    for table in terminal(run, screen.width, elsewhere):
-        screen.print(table)
+    for board in boards(run):
+        show_board(board, elsewhere)
     for line in silent_lines(run):
         say(line)
     if settled := run.manifest.get("settled"):
@@ -296,6 +298,25 @@ def show_run(run: Run, elsewhere: bool = False, page: Path | None = None) -> Non
     for sentence in run.verdict.sentences:
         say(sentence)
     say(f"page   {page or run.folder / REPORT}")
+
+
+def show_board(board: Board, elsewhere: bool = False, on: Console | None = None) -> None:
+    """A table of scores: floors and ceiling are dimmed, and a paper's number stays with its metric."""
+    from rich.text import Text
+
+    columns = board.columns(elsewhere)
+    heads = ["explainer", *(head for head, _ in columns)]
+    papers = {number for number, head in enumerate(heads) if head.startswith("paper")}
+    rows = []
+    for line in board.lines:
+        cells = [line.short, *(text(line) for _, text in columns)]
+        rows.append(
+            [
+                Text(visible(cell), "dim" if line.is_baseline else "cyan" if number in papers else "")
+                for number, cell in enumerate(cells)
+            ]
+        )
+    show_table(heads, rows, title=board.heading, right=range(1, len(heads)), beside=papers, on=on)
 
 
 def show_verdicts(runs: Sequence[Run], page: Path) -> None:
