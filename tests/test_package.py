@@ -52,6 +52,9 @@ def test_the_wheel_is_small_and_holds_what_ships(wheel):
         assert needed in names
     assert not [name for name in names if name.split("/")[0] not in ("heatproof",) and ".dist-info/" not in name]
     assert "Project-URL: Repository, https://h.test/p" in metadata
+    assert "](https://h.test/p/raw/main/docs/report.png)" in metadata
+    assert "](https://h.test/p/blob/main/docs/limits.md)" in metadata
+    assert "](docs/" not in metadata  # which leads nowhere in a package index
 
 
 def test_the_sdist_has_sources_tests_and_licence(dist):

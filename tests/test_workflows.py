@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +61,36 @@ def test_nothing_is_published_that_was_not_checked_built_and_audited():
     steps = "\n".join(step.get("run", "") for step in jobs["build"]["steps"])
     for words in ("GITHUB_REF_NAME", "make package", "pip_audit"):
         assert words in steps
+
+
+SOUND, SKIPPED = {"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "not found"}
+
+
+@pytest.mark.parametrize(
+    ("audit", "found", "code", "words"),
+    [
+        (0, [SOUND], 0, ""),
+        (0, [SOUND, SKIPPED], 0, "::warning::not looked up, because the database does not know them: b"),
+        (1, [SOUND | {"vulns": [{"id": "PYSEC-1"}]}], 1, "PYSEC-1"),
+        (1, None, 0, "::warning::the database of known vulnerabilities could not be asked"),
+    ],
+    ids=["sound", "not all looked up", "vulnerable", "not reached"],
+)
+def test_an_audit_that_looked_nothing_up_is_not_taken_for_a_sound_one(tmp_path, audit, found, code, words):
+    """The step as it stands, with a pip-audit that answers what it is told; the real one ends with 0 where it skips."""
+    steps = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["build"]["steps"]
+    (script,) = [step["run"] for step in steps if "pip_audit" in step.get("run", "")]
+    for folder in ("build/empty/bin", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    answer = "" if found is None else f"echo '{json.dumps({'dependencies': found})}' > build/audit.json; "
+    python = (
+        f'#!/bin/sh\ncase "$*" in *pip_audit*) {answer}exit {audit};; *pip*) ;; *) exec {sys.executable} "$@";; esac\n'
+    )
+    for place in ("bin/python", "build/empty/bin/python"):
+        (tmp_path / place).write_text(python)
+        (tmp_path / place).chmod(0o755)
+    env = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert words in done.stdout
+    assert bool(words) == bool(done.stdout)

@@ -43,7 +43,7 @@ SECTIONS = {
         *("models.md", "plugins.md", "plugin-template.md", "peers.md", "evaluate.md", "show.md", "ways-out.md"),
         *("scale.md", "devices.md", "how-to/*.md"),
     ],
-    "How sure": ["verdict.md", "reproducibility.md", "reliability.md", "papers.md", "limits.md"],
+    "Evidence and limits": ["verdict.md", "reproducibility.md", "reliability.md", "papers.md", "limits.md"],
     "Reference": ["api.md", "files.md", "reference/*.md"],
     "Project": ["licences.md", "contributing.md", "security.md", "code-of-conduct.md", "changelog.md"],
     "More": ["*.md"],
@@ -143,8 +143,13 @@ def family_section(families: tuple[str, ...]) -> str:
     if not families:
         return ""
     tests = vouched("explainers/test_contract.py")
-    lines = ["", "## Tests and papers", "", "Each has a fact sheet, a test against something independent, and, where a"]
-    lines += ["benchmark's paper has a number for it, that number beside ours.", ""]
+    lines = [
+        "",
+        "## Tests and papers",
+        "",
+        "Each explainer has a fact sheet and a test against an independent reference.",
+    ]
+    lines += ["Where the paper of a benchmark reports a number for it, that number is shown beside ours.", ""]
     lines += ["| explainer | reference test | paper and ours |", "|---|---|---|"]
     for name, cls in explainers.own().items():
         if cls.family in families:
@@ -174,9 +179,10 @@ def sheets() -> Iterator[tuple[str, str]]:
         yield f"sheets/{one.name}.md", f"{markdown(one)}\nHeld to an independent reference by `tests/{test}`.\n"
     yield (
         "sheets/index.md",
-        "# Fact sheets\n\nWhat each explainer needs of a model, what it costs, which axioms it keeps and how it did in"
-        " our own runs, after Sokol and Flach 2020. Measured, not claimed: `make facts` makes the numbers. In a"
-        " terminal: `heatproof list explainers NAME`.\n\n| explainer | family | needs | passes per case | paper |\n"
+        "# Fact sheets\n\nFor each explainer: what it needs of a model, what it costs, which axioms it keeps, and how"
+        " it did in our own runs, after Sokol and Flach 2020. The numbers are measured by `make facts`. In a terminal,"
+        " `heatproof list explainers NAME` prints a fact sheet.\n\n"
+        "| explainer | family | needs | passes per case | paper |\n"
         "|---|---|---|---|---|\n" + "\n".join(rows) + "\n",
     )
 
@@ -188,9 +194,9 @@ def metric_page() -> str:
     from heatproof.pooling import poolings
 
     lines = ["# Metrics and poolings", ""]
-    lines += ["Each metric is a pure function under a thin description: heatmaps in, one value per case out, NaN where"]
-    lines += ["the score is undefined ([what becomes of these](evaluate.md#undefined-scores)). Every one is compared"]
-    lines += ["with an independent reference. “After” a paper means that the score is ours and the idea is theirs.", ""]
+    lines += ["A metric is a pure function: it takes heatmaps and returns one value per case, or NaN where the score"]
+    lines += ["is undefined ([how these are treated](evaluate.md#undefined-scores)). Each metric is tested against an"]
+    lines += ["independent reference. “After” a paper means that the score is ours and the idea is theirs.", ""]
     lines += ["| metric | name | better | paper |", "|---|---|---|---|"]
     for name, metric in sorted(metrics.own().items()):
         better = "higher" if metric.higher_is_better else "lower"
@@ -222,7 +228,7 @@ def metric_page() -> str:
                 for one in numbers
             ]
             lines += ["", PAPER_WORDS, ""]
-    lines += ["## Poolings", "", "From relevance with channels to a heatmap without negative values.", ""]
+    lines += ["## Poolings", "", "A pooling turns relevance with channels into a heatmap without negative values.", ""]
     lines += ["| pooling | formula |", "|---|---|"]
     lines += [f"| `{name}` | `{(function.__doc__ or '').strip()}` |" for name, function in poolings.own().items()]
     return "\n".join(lines) + "\n"
@@ -232,10 +238,10 @@ def api_page() -> str:
     """The public names, from their docstrings."""
     import heatproof
 
-    lines = ["# Python API", "", "`import heatproof`: these names are public and stable.", ""]
+    lines = ["# Python API", "", "After `import heatproof`, these names are public and stable.", ""]
     for name, home in sorted(heatproof._HOMES.items(), key=lambda item: item[0].lower()):
         lines += [f"::: heatproof.{home}.{name}", ""]
-    lines += ["## Checks for authors", "", "Does mine keep the contract?", ""]
+    lines += ["## Checks for authors", "", "Does your explainer, metric or benchmark keep its contract?", ""]
     lines += [f"::: heatproof.testing.check_{kind}\n" for kind in ("explainer", "metric", "benchmark")]
     lines += ["## Focus", "", "::: heatproof.focus", ""]
     return "\n".join(lines) + "\n"

@@ -53,7 +53,7 @@ def test_a_package_that_does_not_load_is_wrong(monkeypatch):
     shown = doctor()
     assert shown.exit_code == 2
     assert "polars" in shown.stderr
-    assert "must be mended" in shown.stderr
+    assert "must be fixed" in shown.stderr
 
 
 def test_an_extra_that_is_missing_is_no_fault(monkeypatch):

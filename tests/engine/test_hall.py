@@ -15,13 +15,13 @@ import torch
 
 import heatproof
 from heatproof.clevr.objects import shipped_pictures
+from heatproof.cli.run import show_board
 from heatproof.engine.manifest import describe_all, short_names
 from heatproof.engine.sources import Explaining
 from heatproof.errors import HeatproofError
 from heatproof.experiments.bias import write_bias
 from heatproof.explainers.spec import make_explainers
-from heatproof.results.tables import shown_lines, target_title
-from heatproof.results.terminal import terminal
+from heatproof.results.tables import boards, shown_lines, target_title
 
 SMALL = {"limit": 60, "target": "logit"}
 
@@ -48,15 +48,15 @@ def test_short_names_tell_explainers_apart_and_say_no_more():
     assert set(short_names(alike).values()) == {"rise", "rise:masks=5"}
 
 
-@pytest.mark.parametrize("width", [80, 150])
+@pytest.mark.parametrize("width", [80, 112, 150])
 def test_tables_fit_the_terminal(width, tmp_path):
     from rich.console import Console
 
     explainers = "grad_cam_pp:alpha=normalised,grad_cam_pp,integrated_gradients:steps=3,input_magnitude,oracle"
     run = heatproof.run("svea", explainers=explainers, limit=60, target="both", out=tmp_path / "r")
     console = Console(width=width, record=True, file=StringIO())
-    for table in terminal(run, width):
-        console.print(table)
+    for board in boards(run):
+        show_board(board, on=console)
     text = console.export_text()
     for line in text.splitlines():
         assert len(line.rstrip()) <= width
@@ -64,9 +64,11 @@ def test_tables_fit_the_terminal(width, tmp_path):
     assert {"grad_cam_pp:alpha=normalised", "integrated_gradients", "oracle"} <= set(names)
     defined = shown_lines(run).filter(pl.col("mean").is_not_null() & run.story.shown).filter(explainer="oracle")
     shown = len(re.findall(r"^ oracle .*$", text, re.MULTILINE))
-    assert shown == len(terminal(run, width))  # in each table, and on one line
+    assert shown == len(re.findall(r"^ explainer ", text, re.MULTILINE))  # in each table, and on one line
     assert len(re.findall(r"\d ±\d", text)) > 5 * len(defined)  # no number goes over two lines
     assert not re.search(r"^\s+±", text, re.MULTILINE)
+    cells = [text_of(line) for board in boards(run) for line in board.lines for _, text_of in board.columns()]
+    assert [cell for cell in cells if cell not in text] == []  # nor does an interval or a share
 
 
 def test_as_published_stands_where_the_paper_does():

@@ -18,12 +18,13 @@ from polars.testing import assert_frame_equal
 import heatproof
 from heatproof.benchmarks.svea import OpenedSvea, Svea
 from heatproof.cases import Batch
+from heatproof.cli.run import show_board
 from heatproof.engine.plan import folder_name, for_quantities
 from heatproof.engine.sources import Explaining
 from heatproof.errors import HeatproofError
 from heatproof.explainers import Explainer
 from heatproof.explainers.spec import make_explainer, make_explainers
-from heatproof.results.terminal import terminal
+from heatproof.results.tables import boards
 
 EVERY = "gradient,smoothgrad:samples=3,integrated_gradients:steps=5,grad_cam,score_cam,rise:masks=20,sise,random,oracle"
 COST = ["seconds_per_case", "passes_per_case", "peak_memory"]
@@ -320,7 +321,7 @@ def test_the_papers_numbers_are_not_given_to_namesakes(tmp_path):
     assert set(known["explainer"]) == {"grad_cam", "raw_input"}
 
 
-def test_odd_names_survive_everywhere(tmp_path):
+def test_odd_names_survive_everywhere(tmp_path, capsys):
     def odd(model: torch.nn.Module, inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return inputs.abs()
 
@@ -328,7 +329,9 @@ def test_odd_names_survive_everywhere(tmp_path):
     run = heatproof.run("svea", explainers=[odd], limit=60, target="logit", out=tmp_path / "r")
     assert not run.failures()
     assert "<script>alert" not in (tmp_path / "r" / "report.html").read_text()
-    terminal(run, 80)
+    for board in boards(run):
+        show_board(board)
+    assert "[red]a|b[/b]" in capsys.readouterr().out
     assert r"a\|b" in (tmp_path / "r" / "leaderboard.md").read_text()
 
 

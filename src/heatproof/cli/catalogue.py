@@ -9,7 +9,7 @@ import typer
 
 from heatproof.cli.terminal import Cell, say, show_table
 
-app = typer.Typer(help="What there is: explainers, metrics, poolings, benchmarks, models.", no_args_is_help=True)
+app = typer.Typer(help="List explainers, metrics, poolings, benchmarks and models.", no_args_is_help=True)
 
 
 FAMILIES = ("gradient", "cam", "propagation", "perturbation", "attention", "floor", "ceiling")
@@ -37,7 +37,7 @@ def say_left_out() -> None:
 @app.command()
 def explainers(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The fact sheet of this one, instead of the list.")
+        str | None, typer.Argument(metavar="NAME", help="The fact sheet of this one, instead of the list.")
     ] = None,
 ) -> None:
     """Explainers by family, with parameters, space dimensions, model passes per case, and paper; or one in full.

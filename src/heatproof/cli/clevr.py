@@ -17,7 +17,7 @@ from heatproof.cli.poster import poster
 from heatproof.cli.run import Address, EngineOption, Jobs, going_on_said
 from heatproof.cli.terminal import say, show_table
 
-app = typer.Typer(help="CLEVR worlds: scenes, pictures, questions and true masks.", no_args_is_help=True)
+app = typer.Typer(help="Make CLEVR data sets: scenes, pictures, questions and true masks.", no_args_is_help=True)
 
 
 @app.command()
@@ -61,7 +61,7 @@ def render(
 ) -> None:
     """Sample scenes and render them; a picture takes 1 to 3 seconds, 128x128 a third of a second.
 
-    Stopped, it goes on where it was when you type the same command again.
+    If it is interrupted, the same command resumes it.
 
     Examples:
 

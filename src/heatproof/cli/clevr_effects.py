@@ -16,7 +16,7 @@ from heatproof.lazy import pl
 
 def effects(
     dataset: Annotated[
-        Path | None, typer.Argument(help="The folder of a data set. Default: shipped, 60 scenes.", metavar="[DATASET]")
+        Path | None, typer.Argument(help="The folder of a data set. Default: shipped, 60 scenes.", metavar="DATASET")
     ] = None,
     questions: Annotated[
         QuestionSet, typer.Option("--set", metavar="NAME", help="simple: about one object. complex: CLEVR's own kinds.")

@@ -49,7 +49,7 @@ def remove(
 ) -> None:
     """Every picture once more without each of its objects: same camera, lamps and random streams.
 
-    Stopped, it goes on where it was when you type the same command again. Pictures of other settings are made again.
+    If it is interrupted, the same command resumes it. Pictures of other settings are made again.
 
     Examples:
 

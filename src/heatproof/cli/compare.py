@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, the one to compare with first.", metavar="RUN...")
+        list[Path], typer.Argument(help="Folders of runs; the others are compared with the first.", metavar="RUN")
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.csv and compare.html. Default: runs/compare-RUN-RUN.")
@@ -25,10 +25,10 @@ def compare(
         typer.Option("--fail-on-regression", help="End with code 1 if any method is surely worse than in the first."),
     ] = False,
 ) -> None:
-    """Put runs of one benchmark side by side: what is better, what is worse, and what cannot be told apart.
+    """Compare runs of one benchmark: what is better, what is worse, and what cannot be told apart.
 
-    Differences are those of the same cases. What is said of methods holds at 5 % for all of them together: Fisher's
-    randomisation test, corrected by Holm. Runs of `heatproof evaluate` count as runs of their benchmark.
+    Differences are computed case by case. Statements about methods hold at 5 % for all of them together: Fisher's
+    randomisation test with Holm's correction. Runs of `heatproof evaluate` count as runs of their benchmark.
 
     Examples:
 

@@ -15,9 +15,9 @@ STYLES = {"ok": "", "absent": "dim", "wrong": "bold red"}
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON, for a bug report or a program.")] = False,
 ) -> None:
-    """What this installation has and lacks: versions, devices, extras, the cache folder, plug-ins.
+    """Check the installation: versions, devices, extras, the cache folder, plug-ins.
 
-    Ends with code 2 if something is wrong that must be mended; what is merely not there is no fault.
+    Exits with code 2 if something must be fixed; optional parts that are missing are fine.
 
     Example: heatproof doctor --json > doctor.json
     """
@@ -43,7 +43,7 @@ def doctor(
         show_table(("", "", "found", "what to do"), rows)
     wrong = [finding for finding in findings if finding.state == "wrong"]
     if wrong:
-        say(f"{len(wrong)} thing(s) must be mended: {', '.join(finding.name for finding in wrong)}.", err=True)
+        say(f"{len(wrong)} thing(s) must be fixed: {', '.join(finding.name for finding in wrong)}.", err=True)
         raise typer.Exit(2)
     if not as_json:
         say("Nothing is wrong.")

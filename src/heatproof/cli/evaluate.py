@@ -21,7 +21,7 @@ def evaluate(
         typer.Argument(
             help="Folder of CASE.npy, a .npz, a .zarr or .h5 group; SVEA, Focus: also a .npy in the order of cases;"
             " or a run with kept heatmaps. With --masks several, which are compared case by case.",
-            metavar="HEATMAPS...",
+            metavar="HEATMAPS",
         ),
     ],
     dataset: Annotated[
@@ -87,7 +87,7 @@ def evaluate(
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Score heatmaps made elsewhere, in any framework: of pictures with masks, CLEVR-XAI, SVEA's signals, mosaics.
+    """Score heatmaps from any framework: for pictures with masks, CLEVR-XAI, SVEA's signals or mosaics.
 
     Examples:
 

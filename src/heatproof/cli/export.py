@@ -27,9 +27,9 @@ def export(
         typer.Option(metavar="FILE", help="The file to write; of roe a folder, RUN/roe by default. Default: print it."),
     ] = None,
 ) -> None:
-    """What a run found, for others: its table ready for a paper, its references, or regions of explanation.
+    """Export the results of a run: a table for a paper, its references, or regions of explanation.
 
-    In the table stand the mean and half the 95 % interval, the best method in bold, a letter for each group of methods
+    The table has the mean and half the 95 % interval, the best method in bold, a letter for each group of methods
     that cannot be told apart, a dagger where a method is no better than a floor, and the paper's number.
 
     `--to roe` writes the SVEA paper's D_g, an .npz for each explainer, with x (N, region), y, starts, split and case;

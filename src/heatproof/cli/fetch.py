@@ -14,9 +14,9 @@ def fetch(
         str, typer.Argument(help="clevr-xai, relation-network, alexnet, vgg16 or resnet18.", metavar="NAME")
     ],
 ) -> None:
-    """Download what others publish, once: data and weights are verified and kept in the cache folder.
+    """Download published data sets and weights once; they are verified and kept in the cache folder.
 
-    Goes on where an interrupted download stopped. HEATPROOF_HOME names another cache folder.
+    An interrupted download is resumed. HEATPROOF_HOME names another cache folder.
 
     Examples:
 

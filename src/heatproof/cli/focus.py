@@ -287,7 +287,7 @@ def show_test(found: Findings, explainer: str, below: float) -> None:
 @app.command()
 def table(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs of focus, one or more per network.", metavar="RUN...")
+        list[Path], typer.Argument(help="Folders of runs of focus, one or more per network.", metavar="RUN")
     ],
     out: Out = Path("runs/focus-table"),
 ) -> None:

@@ -11,12 +11,12 @@ from heatproof.cli.terminal import say
 
 
 def publish(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, of any benchmark.", metavar="RUN...")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, of any benchmark.", metavar="RUN")],
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder of the site: new, empty, or that of an earlier one.")
     ] = (Path("site")),
 ) -> None:
-    """Make a folder that any web server or static Space shows: an index over runs, their pages, numbers as JSON.
+    """Write a static web site: an index of runs, their pages, and the numbers as JSON.
 
     Run again, it replaces its own files and touches nothing else.
 

@@ -9,7 +9,7 @@ import typer
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="The folder of a run, or of several.", metavar="RUN...")],
+    runs: Annotated[list[Path], typer.Argument(help="The folder of a run, or of several.", metavar="RUN")],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -21,7 +21,7 @@ def report(
         typer.Option("--paper-elsewhere", help="Print the paper's numbers for another network or other data too."),
     ] = False,
 ) -> None:
-    """Write the page of a run again, or one page over several, and print what it says.
+    """Rewrite the page of a run, or write one page for several runs, and print the verdict.
 
     Examples:
 

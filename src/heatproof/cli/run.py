@@ -15,16 +15,20 @@ from heatproof.benchmarks import Benchmark, benchmarks
 from heatproof.cli import exit_code
 from heatproof.cli.bars import Quiet, bars
 from heatproof.cli.benchmark_options import add_commands, group_of, with_options
-from heatproof.cli.terminal import console, say, show_table
+from heatproof.cli.terminal import say, show_table
 from heatproof.devices import FULL, Precision
 from heatproof.executors.choice import Engine
 from heatproof.explainers.base import Target
+from heatproof.harmless import visible
 from heatproof.results.sequential import MARGIN
 from heatproof.run_folder import REPORT, RunFolder, default_folder
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from heatproof.engine.forecast import Forecast
     from heatproof.report.runs import Run
+    from heatproof.results.tables import Board
 
 
 # Options that every run has.
@@ -37,17 +41,17 @@ Explainers = Annotated[
 ]
 Metrics = Annotated[
     str | None,
-    typer.Option(metavar="LIST", help="Metrics to score beside the benchmark's own, such as mine.py:metric."),
+    typer.Option(metavar="LIST", help="Further metrics to score, such as mine.py:metric."),
 ]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.")]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the run. Default: runs/BENCHMARK-PRESET.")]
 Resume = Annotated[
-    bool, typer.Option("--resume/--no-resume", help="Keep what the folder holds already, or compute it again.")
+    bool, typer.Option("--resume/--no-resume", help="Keep the results already in the folder, or compute them again.")
 ]
 TargetOption = Annotated[
     Target | None,
     typer.Option(
-        metavar="SCORE", help="What is explained: probability, logit, log_probability or both. Default: as the paper."
+        metavar="SCORE", help="What is explained: probability, logit, log_probability or both. Default: the paper's."
     ),
 ]
 BatchSize = Annotated[
@@ -58,32 +62,32 @@ KeepHeatmaps = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Processes at once. Default: the cores that it may use; 1: only this one."),
+    typer.Option(metavar="N", help="Number of processes. Default: one per available core; 1: only this process."),
 ]
 EngineOption = Annotated[
     Engine,
     typer.Option(
         metavar="NAME",
-        help="Where: local (this process), processes, ray (a cluster), or auto: processes where that is worth it.",
+        help="Where to run: local (this process), processes, ray (a cluster), or auto: processes if that pays off.",
     ),
 ]
 Address = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help="Of the Ray cluster: auto, or ray://HOST:10001. Default: one on this machine."
+        metavar="ADDRESS", help="Address of the Ray cluster: auto, or ray://HOST:10001. Default: one on this machine."
     ),
 ]
 Ship = Annotated[bool, typer.Option("--ship", help="Send --dataset or --images along to the machines of the cluster.")]
 DeviceOption = Annotated[
     str,
-    typer.Option("--device", metavar="NAME", help="Where networks compute: auto, cpu, cuda, cuda:1 ... or mps."),
+    typer.Option("--device", metavar="NAME", help="Device for the networks: auto, cpu, cuda, cuda:1 ... or mps."),
 ]
 PrecisionOption = Annotated[
     Precision,
     typer.Option(
         "--precision",
         metavar="NAME",
-        help="float32, float16 or bfloat16: what is explained in, by each explainer whose scores it does not change.",
+        help="float32, float16 or bfloat16, for those explainers whose scores it does not change.",
     ),
 ]
 UntilSettledOption = Annotated[
@@ -92,10 +96,10 @@ UntilSettledOption = Annotated[
 ]
 Margin = Annotated[
     float,
-    typer.Option(metavar="X", help="With --until-settled: methods that are surely less than this apart need no order."),
+    typer.Option(metavar="X", help="With --until-settled: methods that surely differ by less than this need no order."),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Try a little of everything, print what the run would cost, and keep nothing.")
+    bool, typer.Option("--dry-run", help="Try a few cases, print the estimated cost of the run, and keep nothing.")
 ]
 
 
@@ -150,7 +154,7 @@ def make_command(name: str, benchmark: type[Benchmark]) -> Callable[..., None]:
 
 
 app = typer.Typer(
-    help="Run a benchmark: from nothing to a table and a page. Yours too: heatproof run my_benchmark.py:MyBenchmark",
+    help="Run a benchmark and write its table and page; also your own: heatproof run my_benchmark.py:MyBenchmark",
     no_args_is_help=True,
     cls=group_of(make_command),
 )
@@ -271,14 +275,12 @@ def nothing_kept_said() -> Iterator[None]:
 
 def show_run(run: Run, elsewhere: bool = False, page: Path | None = None) -> None:
     """The tables, the failures, the verdict and where to look next."""
-    from heatproof.results.tables import failure_lines, silent_lines
-    from heatproof.results.terminal import terminal
+    from heatproof.results.tables import boards, failure_lines, silent_lines
 
-    screen = console()
     say(run.story.title, style="bold")
     say("percent, mean ± half the 95 % interval; floors, ceiling and raw input below the methods", style="dim")
-    for table in terminal(run, screen.width, elsewhere):
-        screen.print(table)
+    for board in boards(run):
+        show_board(board, elsewhere)
     for line in silent_lines(run):
         say(line)
     if settled := run.manifest.get("settled"):
@@ -296,6 +298,25 @@ def show_run(run: Run, elsewhere: bool = False, page: Path | None = None) -> Non
     for sentence in run.verdict.sentences:
         say(sentence)
     say(f"page   {page or run.folder / REPORT}")
+
+
+def show_board(board: Board, elsewhere: bool = False, on: Console | None = None) -> None:
+    """A table of scores: floors and ceiling are dimmed, and a paper's number stays with its metric."""
+    from rich.text import Text
+
+    columns = board.columns(elsewhere)
+    heads = ["explainer", *(head for head, _ in columns)]
+    papers = {number for number, head in enumerate(heads) if head.startswith("paper")}
+    rows = []
+    for line in board.lines:
+        cells = [line.short, *(text(line) for _, text in columns)]
+        rows.append(
+            [
+                Text(visible(cell), "dim" if line.is_baseline else "cyan" if number in papers else "")
+                for number, cell in enumerate(cells)
+            ]
+        )
+    show_table(heads, rows, title=board.heading, right=range(1, len(heads)), beside=papers, on=on)
 
 
 def show_verdicts(runs: Sequence[Run], page: Path) -> None:

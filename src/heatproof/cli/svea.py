@@ -13,7 +13,7 @@ from heatproof.cli.terminal import say, show_table
 from heatproof.metrics.understandability import WindowRule
 
 app = typer.Typer(
-    help="SVEA: signals to ask a network elsewhere about, and other classifiers of them.", no_args_is_help=True
+    help="SVEA: masked signals for a network in another framework, and other classifiers.", no_args_is_help=True
 )
 
 

@@ -175,7 +175,7 @@ def scene_logic(
 ) -> None:
     """The network for all of CLEVR's questions: its eye learns to name objects, its logic has nothing to learn.
 
-    Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    If it is interrupted, the same command resumes it: OUT.checkpoint keeps what it has learned.
     With one thread (OMP_NUM_THREADS=1) the same command gives the same weights, bit by bit.
 
     Examples, the second with what the first made:
@@ -239,7 +239,7 @@ def relation_network(
 ) -> None:
     """The Relation Network that CLEVR-XAI's authors probably used, on any data set with questions. A GPU's work.
 
-    Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    If it is interrupted, the same command resumes it: OUT.checkpoint keeps what it has learned.
     Done, it goes on with more --epochs.
 
     Examples, the second with what the first made:
@@ -356,7 +356,7 @@ def focus_finetune(
 ) -> None:
     """Fine-tune a network on your pictures as the Focus paper's were: AMSGrad; pictures turned, cut out and mirrored.
 
-    Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    If it is interrupted, the same command resumes it: OUT.checkpoint keeps what it has learned.
     OUT.json says how it was trained, and the mean per-class accuracy on held-out pictures. A CSV of pictures with a
     subset train, and a data set of the paper, have a split of their own. With --learn head pictures are not varied, and
     what the frozen layers see of them is kept in the cache folder.

@@ -45,7 +45,7 @@ def vqa(
 ) -> None:
     """The VQA network for simple questions on CLEVR pictures of 128x128, or twins of it with a planted cue.
 
-    Stopped, it goes on where it was when you type the same command again: OUT.checkpoint keeps what it has learned.
+    If it is interrupted, the same command resumes it: OUT.checkpoint keeps what it has learned.
 
     Examples:
 

@@ -39,8 +39,8 @@ AXIOMS = {
 }
 
 PAPER_WORDS = (
-    "Percent. The benchmark's paper on its own networks (Focus: the mean over those of its Table 1), ours in a quick"
-    " run on the network that ships: the order can be compared, the numbers need not be equal."
+    "Percent. The papers' numbers are for their own networks (Focus: the mean over those of its Table 1), ours from a"
+    " quick run on the network that ships. Compare the order of the methods: the numbers themselves need not agree."
 )
 
 
