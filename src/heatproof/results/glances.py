@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
+from heatproof.executors.threads import in_turn
 from heatproof.lazy import np
 from heatproof.results.columns import Columns, Gathered
 from heatproof.results.contest import Contest
@@ -131,13 +133,17 @@ def glances(
 
     held  metric, ground truth, pooling and explained quantity of these
     """
-    for columns in scores.columns(list(metrics)):
+
+    def of(columns: Columns) -> list[Glance]:
         words = metrics[columns.variant[0]]
-        targets = sorted({target for _, target, _ in columns.keys if target}) or [""]
-        for target in targets:
+        seen: list[Glance] = []
+        for target in sorted({target for _, target, _ in columns.keys if target}) or [""]:
             found = field_of(columns, target, words, families, seed) if (*columns.variant, target) not in held else None
             if found is not None:
-                yield from field_glances(found, columns.variant, target, words, short)
+                seen += field_glances(found, columns.variant, target, words, short)
+        return seen
+
+    yield from chain.from_iterable(in_turn(of, scores.columns(list(metrics))))
 
 
 def field_glances(
