@@ -93,7 +93,7 @@ def test_what_fails_leaves_the_others_alone(executor):
 def test_code_that_ends_the_process_or_has_no_words_costs_its_own_task_only(executor):
     found = outcomes(executor, Leaving(), [1, 2, 3, 4])
     assert (found[0], found[3]) == (1, 4)
-    assert (found[1].message, found[2].message) == ("SystemExit: 0", "Wordless, whose message cannot be had")
+    assert (found[1].message, found[2].message) == ("SystemExit: 0", "WordlessError, whose message cannot be had")
 
 
 def test_a_process_that_dies_costs_its_own_task_only():

@@ -45,7 +45,7 @@ class Fragile:
         return task
 
 
-class Wordless(Exception):
+class WordlessError(Exception):
     """Its message raises."""
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Leaving:
         if task == 2:
             raise SystemExit(0)
         if task == 3:
-            raise Wordless
+            raise WordlessError
         return task
 
 
