@@ -97,8 +97,8 @@ def told_apart(judged: Judged, story: Story) -> str:
         return f"Over {cases}, its 95 % interval is {percent(first.low)} to {percent(first.high)}."
     if not others:
         return f"Over {cases}, {first.short} is {ahead(judged)}."
-    more = f"it would take some {judged.needed:,}" if judged.needed is not None else "more alone would not do it"
-    return f"By {cases}, {first.short} and {others[0].short} cannot be told apart; {more}."
+    more = f"it would take some {judged.needed:,}" if judged.needed is not None else "more cases alone would not help"
+    return f"With {cases}, {first.short} and {others[0].short} cannot be told apart; {more}."
 
 
 def counted(cases: int, story: Story) -> str:
