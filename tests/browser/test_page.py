@@ -253,6 +253,11 @@ def test_paper_has_every_column_and_keeps_colours(page):
             assert cut == []
             shown = [h for h in page.find_elements("css selector", "table.board thead th") if h.is_displayed()]
             assert len(shown) == len(page.find_elements("css selector", "table.board thead th"))
+            small = page.execute_script(
+                "const size = e => parseFloat(getComputedStyle(e).fontSize);"
+                "return [...document.querySelectorAll('.board small')].map(e => size(e) < size(e.parentElement))"
+            )
+            assert all(small), "what stands below a number is smaller than it, on paper too"
             rows = page.find_elements("css selector", ".strip tbody tr")
             assert all(row.is_displayed() for row in rows), "the first cases are on paper"
             kept = page.execute_script(
