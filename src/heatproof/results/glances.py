@@ -139,7 +139,7 @@ def glances(
     for columns in scores.columns(list(metrics)):
         words = metrics[columns.variant[0]]
         targets = sorted({target for _, target, _ in columns.keys if target}) or [""]
-        for subset, model, part in parts(columns, scores) if columns.variant in shown else [("all", "", columns)]:
+        for subset, model, part in parts(columns, scores if columns.variant in shown else None):
             for target in targets:
                 if (subset, model) == ("all", "") and (*columns.variant, target) in held:
                     continue
@@ -148,10 +148,17 @@ def glances(
                         yield replace(glance, subset=subset, model=model)
 
 
-def parts(columns: Columns, scores: Gathered) -> Iterator[tuple[str, str, Columns]]:
-    """All scores, and those of each part of the cases, on all networks and, where there are several, on each."""
+def parts(columns: Columns, scores: Gathered | None) -> Iterator[tuple[str, str, Columns]]:
+    """All scores, and those of each part of the cases, on all networks and, where there are several, on each.
+
+    Without `scores`, which say what parts and networks there are: all of them only.
+    """
+    if scores is None:
+        yield "all", "", columns
+        return
     models = sorted(scores.models) if len(scores.models) > 1 else []
-    for subset, cases in (("all", columns), *((name, columns.of_subset(at)) for at, name in enumerate(scores.subsets))):
+    for place, subset in enumerate(("all", *scores.subsets)):
+        cases = columns.of_subset(place - 1) if place else columns
         yield subset, "", cases
         for model in models:
             yield subset, model, cases.of_model(model)

@@ -124,7 +124,8 @@ def cost(judged: Judged) -> str:
         return ""
     leading = judged.leading
     found = [f"{first.short} takes {duration(first.seconds)} of CPU time per case"]
-    cheapest, dearest = (choose((e for e in leading if e.seconds), key=seconds) for choose in (min, max))
+    priced = [entrant for entrant in leading if entrant.seconds]
+    cheapest, dearest = min(priced, key=seconds), max(priced, key=seconds)
     among = "of these" if len(leading) == len(judged.methods) else "of those that lead"
     if seconds(cheapest) < 0.5 * first.seconds:
         found.append(f"{among}, {cheapest.short} is cheapest with {fraction(cheapest, first)} of that")
