@@ -207,7 +207,7 @@ def test_what_weighs_places_alone_is_no_attention() -> None:
     """As in ConViT. Reference: the same network, the constant weights not made by a softmax."""
 
     def positions(logits: Tensor) -> Tensor:
-        return (logits.softmax(-1) + PLACES.log().softmax(-1).expand_as(logits)) / 2
+        return (logits.softmax(-1) + PLACES.log().expand_as(logits).softmax(-1)) / 2
 
     def written(logits: Tensor) -> Tensor:
         return (logits.softmax(-1) + PLACES) / 2
