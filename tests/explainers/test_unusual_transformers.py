@@ -99,6 +99,22 @@ class Windows(nn.Module):
         return self.head(self.blocks[1](self.second(maps).flatten(2).mT).mean(1))
 
 
+def test_a_softmax_that_pools_is_no_attention() -> None:
+    """Over another axis than that of attention it is passed over, by relevance too; over that one it is refused."""
+
+    def by_softmax(tokens: Tensor) -> Tensor:
+        return (tokens.sum(-1, keepdim=True).softmax(1) * tokens).sum(1)
+
+    def by_hand(tokens: Tensor) -> Tensor:
+        return (tokens.sum(-1)[:, None].softmax(-1) @ tokens)[:, 0]
+
+    model = seeded(None, 7, Joined(0, 0, by_softmax))
+    for weights in ("attention", "relevance"):
+        assert explained(model, "chefer", weights=weights).any()
+    with pytest.raises(HeatproofError, match="from 12 to 12, then from 1 to 12 tokens"):
+        explained(seeded(None, 7, Joined(0, 0, by_hand)), "chefer")
+
+
 @pytest.mark.parametrize("name", ATTENTION)
 def test_windows_that_have_as_many_tokens_as_the_last_grid(name: str) -> None:
     """As in MaxViT: their maps are no map of the picture, though they fit."""

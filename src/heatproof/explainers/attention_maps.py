@@ -25,6 +25,8 @@ JOINS = {"cat", "concat", "concatenate"}
 class AttentionMaps(TorchFunctionMode):
     """Collects the attention (B, ..., T, T) of every block, with its graph, and the extent of the last convolution.
 
+    What weighs places alone, the same for all inputs, is none.
+
     What computes attention in one piece is taken apart, so that it is used where it is seen. `inside` has the layers
     whose `forward` ran when each was made, the outermost first; `grids` the extent of the last convolution before it;
     `joins` how many tokens each part had, wherever tokens were put together.
@@ -52,7 +54,7 @@ class AttentionMaps(TorchFunctionMode):
             with self:
                 return steps(*args, **kwargs)
         result = func(*args, **kwargs)
-        if name == "softmax" and over_the_last_axis(result, *args[1:2], **kwargs):
+        if name == "softmax" and result.requires_grad and are_looks(result, *args[1:2], **kwargs):
             self.note(result)
         elif name in CONVOLUTIONS and max(result.shape[2:]) > 1:
             self.patches = result.shape[2:]
@@ -61,12 +63,10 @@ class AttentionMaps(TorchFunctionMode):
         return result
 
     def note(self, attention: Tensor) -> None:
-        """Remember it, unless it is the same for all inputs, as what weighs places alone is."""
-        if attention.ndim >= 3 and attention.shape[-1] > 1 and attention.requires_grad:
-            self.maps.append(attention)
-            self.inside.append(running_layers(self.layers))
-            self.grids.append(self.patches)
-            self.joined = len(self.joins)
+        self.maps.append(attention)
+        self.inside.append(running_layers(self.layers))
+        self.grids.append(self.patches)
+        self.joined = len(self.joins)
 
     def before(self, patches: int) -> int:
         """How many tokens stand before those of the patches, as far as it was seen how they were put together."""
@@ -104,8 +104,9 @@ def lengths_of(tensors: Sequence[Tensor], dim: int = 0, **_: Any) -> tuple[int, 
     return tuple(tensor.shape[dim] for tensor in tensors)
 
 
-def over_the_last_axis(result: Tensor, dim: Any = None, **_: Any) -> bool:
-    return dim in (-1, result.ndim - 1)
+def are_looks(result: Tensor, dim: Any = None, **_: Any) -> bool:
+    """Whether what a softmax gave may be what tokens look at: shares of the last axis, for each token or head."""
+    return dim in (-1, result.ndim - 1) and result.ndim >= 3 and result.shape[-1] > 1
 
 
 def require_one_grid(seen: AttentionMaps, cases: int, method: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.nn import functional
 
-from heatproof.explainers.attention_maps import attended
+from heatproof.explainers.attention_maps import are_looks, attended
 from heatproof.explainers.autograd_graph import function_name
 from heatproof.explainers.linear_maps import named, plain
 from heatproof.explainers.losses import Back
@@ -94,7 +94,8 @@ def softmax(graph: RelevanceGraph, call: Call) -> Tensor:
         return (times(shares, x).to(x),)
 
     result = graph.node(value, back, source)
-    graph.weights.append(result)
+    if are_looks(value, axis):
+        graph.weights.append(result)
     return result
 
 

@@ -41,7 +41,7 @@ TOKEN_NORMS = {"layer_norm", "rms_norm"}
 RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 ONLY_MOVING = SHAPES - {"as_strided", "expand", "expand_as", "broadcast_to", "broadcast_tensors"}
 """Functions that only give a tensor other axes."""
-MOST_CELLS = 2**24
+MOST_CELLS = 2**25
 """Values of a tensor whose cells are followed one by one."""
 EVEN = 1.5
 """How much more one dimension may shrink than another for the whole to be still there."""
@@ -169,8 +169,9 @@ def ordered(call: Call | None, name: str, parent: Places, places: Places) -> Pla
     permuted and joined, numbers of cells go the same way.
     """
     if parent.order is not None and places.shape == parent.shape and name not in ONLY_MOVING:
-        kept = parent.lost(places.shape) if parent.shuffled else places
-        return replace(kept, order=parent.order, moved_from=parent.moved_from)
+        if places.are_known and not parent.shuffled:
+            return replace(places, order=None)
+        return replace(parent.lost(places.shape), order=parent.order, moved_from=parent.moved_from)
     if parent.order is None and (places.are_known or not parent.are_known or parent.tokens):
         return places if places.order is None else replace(places, order=None)
     order = moved_cells(call, name, parent)
@@ -199,7 +200,8 @@ def numbered_cells(places: Places) -> Tensor:
     shape = [1] * len(places.shape)
     for axis in places.space:
         shape[axis] = places.shape[axis]
-    return torch.arange(prod(shape), dtype=torch.int32).view(shape).expand(places.shape)
+    small = torch.int16 if prod(shape) < 2**15 else torch.int32
+    return torch.arange(prod(shape), dtype=small).view(shape).expand(places.shape)
 
 
 def coarser(cells: Tensor, fine: Sequence[int], coarse: Sequence[int]) -> Tensor:

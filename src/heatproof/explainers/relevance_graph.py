@@ -97,7 +97,7 @@ class RelevanceGraph(Watching):
         self.constant: set[Node | None] = set()
         """Nodes of attention and gates, where these count as constants."""
         self.weights: list[Tensor] = []
-        """What every softmax gave, where it takes relevance."""
+        """The attention of every block, where it takes relevance."""
         self.handed_on: set[Node | None] = set()
         """Nodes that pass relevance on as it is."""
         self.without_rule: dict[Node | None, HeatproofError] = {}
