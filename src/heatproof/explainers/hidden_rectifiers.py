@@ -98,7 +98,7 @@ def ancestors(made: Made) -> list[Made]:
 
 def rectifies(values: Tensor, before: Tensor) -> bool:
     """Whether these values are those before without what is negative, of which there is some, up to rounding."""
-    if values.shape != before.shape or not bool((before < 0).any() and (before > 0).any()):
+    if values.shape != before.shape or before.is_complex() or not bool((before < 0).any() and (before > 0).any()):
         return False
     return bool(torch.isclose(values, before.clamp(min=0).to(values.dtype), rtol=1e-5, atol=1e-12).all())
 

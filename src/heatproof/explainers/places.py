@@ -8,12 +8,13 @@ may be maps, or all pairs of 64 cells. So places are followed from the input on,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
 import torch
 from torch import Tensor
 
+from heatproof.explainers.relevance_kinds import SHAPES
 from heatproof.explainers.watching import Call
 
 FURTHER_TOKENS = 8
@@ -38,6 +39,10 @@ ALONG_THE_LAST = {"linear", "multi_head_attention_forward"}
 TOKEN_LAYERS = ("linear", "attention_forward", "_norm")
 TOKEN_NORMS = {"layer_norm", "rms_norm"}
 RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+ONLY_MOVING = SHAPES - {"as_strided", "expand", "expand_as", "broadcast_to", "broadcast_tensors"}
+"""Functions that only give a tensor other axes."""
+MOST_CELLS = 2**25
+"""Values of a tensor whose cells are followed one by one."""
 EVEN = 1.5
 """How much more one dimension may shrink than another for the whole to be still there."""
 
@@ -59,6 +64,13 @@ class Places:
     """Whether it comes from what a layer made of tokens, so that these are more than maps in another order."""
     gone: bool = False
     """Whether it has no places at all, but frequencies."""
+    shuffled: bool = False
+    """Whether its cells were put into another order, so that lengths do not tell what is where."""
+    order: Tensor | None = field(default=None, compare=False, repr=False)
+    """While cells are only moved about: which cell of `moved_from` each value belongs to."""
+    moved_from: tuple[int, ...] = ()
+    behind: int = 0
+    """Further tokens that stand behind the grid; the others stand before it."""
 
     @property
     def tokens(self) -> bool:
@@ -79,14 +91,16 @@ class Places:
         (channels,) = {*range(values.ndim)} - {self.batch, *self.space}
         values = values.permute(self.batch, channels, *self.space)
         if len(self.space) == 1:
-            values = values[:, :, values.shape[2] - prod(self.extent) :].reshape(*values.shape[:2], *self.extent)
+            further = values.shape[2] - prod(self.extent)
+            grid = values.narrow(2, further - min(further, self.behind), prod(self.extent))
+            values = grid.reshape(*values.shape[:2], *self.extent)
         return values
 
     def lost(self, shape: Sequence[int]) -> Places:
-        return Places(tuple(shape), self.extent, deep=self.deep)
+        return Places(tuple(shape), self.extent, deep=self.deep, shuffled=self.shuffled, behind=self.behind)
 
     def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
-        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep)
+        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep, behind=self.behind)
 
 
 def places_of_inputs(inputs: Tensor) -> Places:
@@ -100,7 +114,7 @@ def follow(call: Call | None, shape: Sequence[int], parents: Sequence[Places], i
     parent = main_parent(shape, parents)
     deep = parent.deep or not call or name.startswith(MIXERS)
     worked_on = parent.worked_on or (parent.tokens and not parent.come_last and name.endswith(TOKEN_LAYERS))
-    places = followed(call, name, shape, parent, inputs)
+    places = ordered(call, name, parent, followed(call, name, shape, parent, inputs))
     if (places.deep, places.worked_on) == (deep, worked_on):
         return places
     return replace(places, deep=deep, worked_on=worked_on)
@@ -111,6 +125,9 @@ def main_parent(shape: tuple[int, ...], parents: Sequence[Places]) -> Places:
     if len(parents) < 2:
         return parents[0] if parents else Places(shape)
     deep, worked_on = any(parent.deep for parent in parents), any(parent.worked_on for parent in parents)
+    shuffled = any(parent.shuffled for parent in parents if parent.shape == shape)
+    if shuffled:
+        parents = [parent for parent in parents if parent.shuffled]
     first = max(parents, key=lambda p: (p.are_known, p.shape == shape, prod(p.extent), prod(p.shape)))
     return replace(first, deep=deep, worked_on=worked_on)
 
@@ -139,10 +156,62 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
     if name.startswith((*MAP_MAKERS, *NORMS)):
         return made_maps(shape, parent, inputs)
     if parent.are_known and len(shape) == len(parent.shape):
-        kept = same_axes(name, shape, parent)
+        kept = same_axes(name, shape, parent if call is None or name not in JOINS else joined(call, parent))
         if kept is not None:
             return kept
     return by_shape(name, shape, parent, inputs)
+
+
+def ordered(call: Call | None, name: str, parent: Places, places: Places) -> Places:
+    """The same places, if the cells are still in their order; else it is known that they are not.
+
+    Lengths do not tell: windows laid out one after the other have as many cells as the grid. So where axes are split,
+    permuted and joined, numbers of cells go the same way.
+    """
+    if parent.order is not None and places.shape == parent.shape and name not in ONLY_MOVING:
+        if places.are_known and not parent.shuffled:
+            return replace(places, order=None)
+        return replace(parent.lost(places.shape), order=parent.order, moved_from=parent.moved_from)
+    if parent.order is None and (places.are_known or not parent.are_known or parent.tokens):
+        return places if places.order is None else replace(places, order=None)
+    order = moved_cells(call, name, parent)
+    fine = parent.moved_from or parent.extent
+    if order is None or not places.are_known:
+        return replace(parent.lost(places.shape) if parent.shuffled else places, order=order, moved_from=fine)
+    if bool((coarser(order, fine, places.extent) == numbered_cells(places)).all()):
+        return replace(places, order=None, shuffled=False)
+    return replace(parent.lost(places.shape), shuffled=True, order=order, moved_from=fine)
+
+
+def moved_cells(call: Call | None, name: str, parent: Places) -> Tensor | None:
+    """Where a function that only moves cells about has put them; None of any other."""
+    if call is None or name not in ONLY_MOVING or prod(parent.shape) > MOST_CELLS:
+        return None
+    order = numbered_cells(parent).contiguous() if parent.order is None else parent.order
+    try:
+        moved = call.func(order, *call.args[1:], **call.kwargs)
+    except RuntimeError:  # patches as columns are made of numbers with a point only
+        return None
+    return moved if isinstance(moved, Tensor) else None
+
+
+def numbered_cells(places: Places) -> Tensor:
+    """The number of its cell at each value, of the shape of the whole."""
+    shape = [1] * len(places.shape)
+    for axis in places.space:
+        shape[axis] = places.shape[axis]
+    small = torch.int16 if prod(shape) < 2**15 else torch.int32
+    return torch.arange(prod(shape), dtype=small).view(shape).expand(places.shape)
+
+
+def coarser(cells: Tensor, fine: Sequence[int], coarse: Sequence[int]) -> Tensor:
+    """Numbers of cells of a fine grid as those of the cells of a coarse one that they lie in."""
+    found, rest = torch.zeros_like(cells), cells
+    for axis in range(len(fine)):
+        inner = prod(fine[axis + 1 :])
+        found = found * coarse[axis] + rest // inner // (fine[axis] // coarse[axis])
+        rest = rest % inner
+    return found
 
 
 def permutation(call: Call, shape: Sequence[int]) -> tuple[int, ...] | None:
@@ -171,9 +240,21 @@ def made_maps(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
         return parent.lost(shape)
     if parent.are_known and (parent.space != inputs.space or parent.batch):
         return parent.lost(shape)
-    if not parent.are_known and any(new > old for new, old in zip(shape[2:], parent.extent, strict=False)):
+    if not parent.are_known and (
+        parent.shuffled or any(new > old for new, old in zip(shape[2:], parent.extent, strict=False))
+    ):
         return parent.lost(shape)
     return parent.at(shape, inputs.space, shape[2:])
+
+
+def joined(call: Call, parent: Places) -> Places:
+    """The parent's places, with the tokens that a concatenation puts behind it."""
+    if not parent.tokens and len(parent.extent) > 1:
+        return parent
+    parts = call.tensors
+    own = next((place for place, part in enumerate(parts) if tuple(part.shape) == parent.shape), len(parts))
+    more = sum(part.shape[parent.space[0]] for part in parts[own + 1 :] if part.ndim == len(parent.shape))
+    return replace(parent, behind=parent.behind + more)
 
 
 def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | None:
@@ -182,8 +263,10 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
         return None
     lengths = tuple(shape[axis] for axis in parent.space)
     if parent.tokens or (name == "cat" and len(lengths) == len(parent.extent) == 1):
-        fits = 0 <= lengths[0] - prod(parent.extent) <= FURTHER_TOKENS
-        return replace(parent, shape=shape) if fits else None
+        further = lengths[0] - prod(parent.extent)
+        if parent.behind and 0 < further < parent.shape[parent.space[0]] - prod(parent.extent):
+            return Places(shape)  # some of those before or behind the grid are gone
+        return replace(parent, shape=shape) if 0 <= further <= FURTHER_TOKENS else None
     if lengths == parent.extent:
         return replace(parent, shape=shape)
     if name in JOINS and parent.deep and not any(new % old for new, old in zip(lengths, parent.extent, strict=True)):
@@ -197,7 +280,7 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
 
 def by_shape(name: str, shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     """The places of a tensor whose axes were joined or split: found again by their lengths, if in one way only."""
-    if not parent.extent or not shape or shape[0] != inputs.shape[0]:
+    if not parent.extent or not shape or shape[0] != inputs.shape[0] or (parent.shuffled and parent.order is None):
         return parent.lost(shape)
     for extent in extents_within(parent):
         further = FURTHER_TOKENS if parent.deep else 0
