@@ -235,6 +235,19 @@ def test_a_lock_is_let_go_of_and_not_taken_twice(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_was_made_for_nothing_is_gone(tmp_path):
+    """What was there before stays, and so does what anything was written into."""
+    (tmp_path / "old").mkdir()
+    for name, written in (("old", False), ("new", False), ("deep/new", False), ("used", True)):
+        with held(tmp_path / name):
+            if written:
+                (tmp_path / name / "file").touch()
+    assert [(tmp_path / name).is_dir() for name in ("old", "new", "deep/new", "used")] == [True, False, False, True]
+    with pytest.raises(HeatproofError, match="does not exist"):
+        heatproof.evaluate(tmp_path / "nothing.npy", benchmark="svea", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 # A folder that changes under way
 
 

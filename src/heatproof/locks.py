@@ -26,10 +26,12 @@ OWNER = 4096
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """In here no other process (nor thread) holds the folder. The system lets go of the lock when the process ends."""
-    path = folder / LOCK
+    """In here no other process (nor thread) holds the folder. The system lets go of the lock when the process ends.
+
+    A folder that is made for it, and then is given nothing, is removed again.
+    """
+    path, is_new = folder / LOCK, not folder.exists()
     with writable(path):
-        folder.mkdir(parents=True, exist_ok=True)
         file = take(path)
     try:
         with writable(path):
@@ -40,12 +42,19 @@ def held(folder: Path) -> Iterator[None]:
         with suppress(OSError):  # before it is let go of: whoever waits for it then sees that it is another file
             path.unlink()
         os.close(file)
+        if is_new:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
 
 
 def take(path: Path) -> int:
     """The lock file, open and locked; an error that says who holds it where somebody does."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:  # whoever made the folder has just removed it
+            continue
         try:
             lock(file)
             if is_there(file, path):

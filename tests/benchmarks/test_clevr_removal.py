@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,7 @@ from PIL import Image
 
 import heatproof
 from heatproof.benchmarks.clevr_removal import ClevrRemoval
-from heatproof.benchmarks.clevr_removal.benchmark import PAINTED
+from heatproof.benchmarks.clevr_removal.benchmark import PAINTED, imagined
 from heatproof.benchmarks.clevr_removal.effects import ask_each
 from heatproof.benchmarks.clevr_removal.painted import ObjectBatch
 from heatproof.benchmarks.clevr_removal.rows import score_table, shown_columns
@@ -22,11 +23,13 @@ from heatproof.benchmarks.clevr_removal.words import agreement
 from heatproof.clevr import open_dataset
 from heatproof.clevr.changed_pictures import folder_of, look_of, make_changed, wanted_of
 from heatproof.clevr.object_regions import object_regions
+from heatproof.clevr.rendering.picture import render
+from heatproof.clevr.rendering.tracer import seen_objects
 from heatproof.clevr.shipped import shipped_dataset
 from heatproof.cli.clevr_effects import effects
 from heatproof.errors import HeatproofError
 from heatproof.executors.choice import Execution
-from heatproof.experiments.effects import measure_truth, uncovered, weighted_medians
+from heatproof.experiments.effects import measure_truth, object_rows, uncovered, weighted_medians
 from heatproof.explainers.spec import make_explainer
 from heatproof.seeds import CaseRandom
 from heatproof.testing import check_benchmark
@@ -181,6 +184,25 @@ def test_what_hides_another_object_uncovers_it():
     assert np.abs(found).max() < 0.1
 
 
+def test_each_kind_of_mask_is_told_what_hides_its_own_objects():
+    """Reference: in the shipped scene 10 the large yellow cube uncovers the brown one and nothing else."""
+    data = open_dataset(shipped_dataset())
+    asked = [q for q in data.questions("complex") if q.record["image_filename"] == "CLEVR_val_000010.png"]
+    things = [f"{thing['color']} {thing['shape']}" for thing in asked[0].scene["objects"]]
+    yellow, brown = things.index("yellow cube"), things.index("brown cube")
+    network = SimpleNamespace(size=128, answers=("yes",))
+    measured = [replace(imagined(network, question), others=(0,) * len(things)) for question in asked]
+    rows = object_rows(network, measured)
+    seen = set()
+    for one in measured:
+        marked = one.marked()
+        for kind in ("unique", "unique_first_nonempty", "union"):
+            found = rows.filter(pl.col("question_index") == one.question.index)[f"uncovers_{kind}"].to_list()
+            assert [place for place, more in enumerate(found) if more > 0.1] == [yellow] * (brown in marked[kind])
+        seen.add((brown in marked["unique"], brown in marked["union"]))
+    assert (False, True) in seen, "or the kinds would not be told apart"
+
+
 def test_weighted_medians_are_medians_of_repeated_values():
     rng = np.random.default_rng(0)
     values, weights = rng.normal(size=9), rng.integers(0, 4, (30, 9)).astype(float)
@@ -283,18 +305,46 @@ def test_pictures_are_rendered_where_the_run_is_told(recipe, tmp_path, monkeypat
 
 
 def test_a_dry_run_counts_pictures_to_render_and_questions_to_ask(recipe):
-    """Reference: the objects of the scenes; of those without an object all pictures are there."""
+    """Reference: the objects of the scenes; of those without an object all pictures are there.
+
+    All that are painted over in one scene are put together from two pictures.
+    """
     opened = recipe.open(0)
     scenes = {one.question.record["image_filename"]: one.question.scene for one in opened.measured}
     objects = sum(len(scene["objects"]) for scene in scenes.values())
     asked = f"asking of {sum(len(one.others) for one in opened.measured):,} changes"
-    for intervene, missing in (("remove", []), ("recolour", [f"rendering {objects:,} pictures"])):
+    rendering = f"rendering {objects:,} pictures"
+    for intervene, rendered in (("remove", 0), ("recolour", objects), ("hide", 2 * len(scenes))):
         found = heatproof.dry_run(replace(recipe, intervene=intervene), explainers="constant", engine="local")
         ahead = [name for name in found.besides if name.startswith(("rendering", "asking"))]
-        assert ahead == [*missing, asked]
+        assert ahead == [*([rendering] if rendered else []), asked]
         assert all(found.besides[name] > 0 for name in ahead)
         assert found.seconds >= sum(found.besides.values())
-    assert found.besides[missing[0]] == pytest.approx(objects * look_of(opened.data).seconds)
+        assert found.besides.get(rendering, 0) == pytest.approx(rendered * look_of(opened.data).seconds)
+
+
+def test_what_is_painted_over_is_asked_about_and_said(recipe, world, capsys):
+    """Reference: pictures put together by hand from the empty room and the objects' ids, asked about by hand."""
+    effects(world, intervene="hide", quiet=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "an unmarked object has the largest effect" in said
+    assert "is seen" not in said, "nothing is uncovered by painting over"
+    opened = replace(recipe, intervene="hide").open(0)
+    network, one = opened.network, opened.measured[0]
+    scene = one.question.scene
+    empty = render(scene | {"objects": []}, 128, 128, samples=look_of(opened.data).pictures.samples, denoise=True).image
+    whole, ids = np.asarray(opened.data.picture(scene)), seen_objects(scene, 128, 128)
+    painted = [np.where((ids == place + 1)[..., None], empty, whole) for place in range(len(scene["objects"]))]
+    inputs = torch.as_tensor(np.stack([whole, *painted]).transpose(0, 3, 1, 2).astype(np.float32) / 255)
+    with torch.no_grad():
+        logits = network.module(inputs, network.encode(one.question.text).expand(len(inputs), -1)).double()
+    lost = (logits[0, one.answer] - logits[1:, one.answer]).numpy()
+    assert one.effects["logit"] == pytest.approx(lost, abs=1e-4)
+    assert not np.allclose(one.effects["logit"], recipe.open(0).measured[0].effects["logit"], atol=0.01)
+    case = next(iter(opened.story.companions))
+    assert opened.story.captions[case].startswith("The answer's logit hiding ")
+    assert all(text.startswith("hiding ") for text, _ in opened.story.companions[case][1:])
+    assert opened.story.sections[0].title == "What if it were not there?"
 
 
 def test_masks_that_cannot_be_judged_are_said(recipe, monkeypatch, capsys):

@@ -60,7 +60,10 @@ def test_the_page_is_whole_and_asks_for_nothing(page):
 
 
 def test_it_opens_with_the_answer_and_what_failed(page, run):
-    assert texts(page, "#answer .said p") == list(run.verdict.sentences)
+    said = [" ".join(text.split()) for text in texts(page, "#answer .said p:not(.legend)")]
+    assert said == list(run.verdict.sentences)
+    words = run.story.metrics[0]
+    assert texts(page, "#answer .said p.legend") == [f"{words.title}: {words.summary}"], "no word is left unexplained"
     failed = [check for check in run.verdict.checks if check.passed is False]
     assert texts(page, "#health .failed li") == [f"{check.name}: failed. {check.text}" for check in failed]
     folded = page.find_element("css selector", "#health details")
@@ -416,6 +419,10 @@ def test_three_networks_can_be_looked_at_one_by_one(browser, tmp_path):
     choose(browser, "model", "mnist1d_cnn-2")
     table = run.leaderboard().filter(metric="drop", model="mnist1d_cnn-2")
     assert sorted(column(browser, "m:drop")) == pytest.approx(sorted(table["mean_all"]), abs=1e-5)
+    at = [head.get_attribute("data-column") for head in browser.find_elements("css selector", "table.board th")]
+    shown = {row[0]: (row[at.index("groups")], row[at.index("rank")]) for row in rows_of(browser)}
+    (glance,) = (g for g in run.verdict.glances if (g.metric, g.model) == ("roe_accuracy", "mnist1d_cnn-2"))
+    assert shown[glance.explainer] == (glance.groups, f"{glance.rank:g}"), "a network has a contest of its own"
     choose(browser, "model", "")
     assert column(browser, "m:drop") == together
 
@@ -437,6 +444,20 @@ def test_several_runs_share_a_page(browser, run, pictures, toy, tmp_path, pixels
     assert browser.find_element("tag name", "h1").text == "SVEA, CLEVR-XAI and Toy signals"
     assert texts(browser, "#answer .said h3") == ["SVEA", "CLEVR-XAI", "Toy signals", "Across runs"]
     assert "in common" in texts(browser, ".across p")[0]
+    lines = [
+        row.find_elements("css selector", "th, td") for row in browser.find_elements("css selector", ".glimpses tr")
+    ]
+    found = {cells[0].text: [cell.text for cell in cells[1:]] for cells in lines}
+    assert found.pop("") == ["trust first", "score", "best floor", "cost, CPU time per case", "failed checks"]
+    assert list(found) == ["SVEA", "CLEVR-XAI", "Toy signals"]
+    for (trusted, score, floor, _, failed), of in zip(found.values(), (run, pictures, small), strict=True):
+        judged = of.verdict.contests[0]
+        beaten = {entrant.short for entrant in judged.methods if entrant.no_better_than}
+        assert trusted == "none yet" or not beaten & set(trusted.replace(" and ", ", ").split(", "))
+        assert score.startswith(of.story.metric[judged.metric].title)
+        best = next(entrant for entrant in judged.entrants if entrant.family == "floor")
+        assert floor == f"{100 * best.mean:.1f} % ({best.short})"
+        assert failed == f"{sum(c.passed is False for c in of.verdict.checks)} of {len(of.verdict.checks)}"
     ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
     with width(browser, pixels):

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from heatproof.clevr.changed_pictures import (
     folder_of,
     look_of,
     make_changed,
+    painting_code,
     read_changed,
     recipe_in,
     wanted_of,
@@ -154,11 +156,13 @@ def world(tmp_path):
     return folder
 
 
-def test_pictures_are_made_once_and_those_of_other_settings_again(world):
+@pytest.mark.parametrize(("intervention", "moves"), [("remove", 3), ("hide", 4)])
+def test_pictures_are_made_once_and_those_of_other_settings_again(world, intervention, moves):
+    """Of a scene in which an object has moved, all change but the one without it."""
     data = open_dataset(world)
     look, folder = look_of(data), folder_of(data)
     assert look == Look(16, 16, PictureSettings(samples=1, denoise=False))
-    wanted = wanted_of(data.scenes.values())
+    wanted = wanted_of(data.scenes.values(), intervention)
     assert (make_changed(wanted, folder, look).made, len(wanted)) == (8, 8)
     for one in wanted:
         if one.place is None:
@@ -180,12 +184,47 @@ def test_pictures_are_made_once_and_those_of_other_settings_again(world):
 
     moved = json.loads(json.dumps(data.scenes))
     next(iter(moved.values()))["objects"][0]["3d_coords"][0] += 0.1
-    assert make_changed(wanted_of(moved.values()), folder, look).made == 3  # not the one without what was moved
+    assert make_changed(wanted_of(moved.values(), intervention), folder, look).made == moves
+
+
+def test_scenes_as_they_are_serve_all_changes_and_no_change_another(world):
+    data = open_dataset(world)
+    look, folder = look_of(data), folder_of(data)
+    for intervention, made in (("remove", 8), ("hide", 6), ("recolour", 6), ("rematerial", 6)):
+        assert make_changed(wanted_of(data.scenes.values(), intervention), folder, look).made == made
+    assert {path.name: len(list(path.iterdir())) for path in folder.iterdir()} == {
+        "as_it_is": 2,
+        "remove": 6,
+        "hide": 6,
+        "recolour": 6,
+        "rematerial": 6,
+    }
+    assert len({path.read_bytes() for path in folder.rglob("*.png")}) == 26
+
+
+def test_pictures_of_blender_take_no_denoiser_of_ours(scene, monkeypatch):
+    """Blender brings its own, so that its pictures have a recipe where pyoidn is not installed."""
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    looks = [Look(16, 16, PictureSettings(renderer, 1, denoise=True)) for renderer in ("tracer", "blender")]
+    (wanted, *_) = wanted_of([scene])
+    assert len({wanted.recipe(look) for look in looks}) == 2
+    painting_code.cache_clear()
+    monkeypatch.setattr(metadata, "version", missing)
+    assert wanted.recipe(looks[1])
+    with pytest.raises(metadata.PackageNotFoundError):
+        wanted.recipe(looks[0])
 
 
 def test_progress_says_what_is_made(world, tmp_path):
     data = open_dataset(world)
-    told = {"remove": "without an object", "recolour": "with an object of another colour"}
+    told = {
+        "remove": "without an object",
+        "hide": "with an object painted over",
+        "recolour": "with an object of another colour",
+    }
     for intervention, words in told.items():
         said = set()
         wanted = wanted_of(list(data.scenes.values())[:1], intervention)
@@ -193,9 +232,10 @@ def test_progress_says_what_is_made(world, tmp_path):
         assert [what for what in said if "tracer" not in what] == [f"pictures {words}"]
 
 
-def test_processes_make_the_same_bytes(world, tmp_path):
+@pytest.mark.parametrize("intervention", ["remove", "hide"])
+def test_processes_make_the_same_bytes(world, tmp_path, intervention):
     data = open_dataset(world)
-    wanted = wanted_of(data.scenes.values())
+    wanted = wanted_of(data.scenes.values(), intervention)
     for name, how in (("here", Execution("local")), ("there", Execution("processes", 2))):
         make_changed(wanted, tmp_path / name, look_of(data), how)
     for one in wanted:

@@ -159,6 +159,23 @@ def test_a_benchmark_without_right_and_wrong_says_so(tmp_path: Path, toy: type[B
         heatproof.show("clevr-xai", pick="wrong", limit=5, explainers="random", out=tmp_path / "a.svg")
 
 
+@pytest.mark.parametrize("pick", ["right", "wrong"])
+def test_a_mosaic_is_right_if_the_model_names_its_target(tmp_path: Path, pick: str) -> None:
+    """Reference: the mosaics and the classifier themselves, asked one by one."""
+    focus = benchmarks["focus"](per_class=2)
+    opened = focus.open(3)
+    expected = []
+    for chunk in opened.chunks():
+        batch = opened.load(chunk)
+        with torch.no_grad():
+            named = opened.model(chunk.model)(batch.inputs).argmax(1) == batch.target
+        expected += [case for case, found in zip(batch.ids, named.tolist(), strict=True) if found is (pick == "right")]
+    assert expected
+    path = heatproof.show(focus, pick=pick, count=2, explainers=["random"], seed=3, out=tmp_path / "a.svg")
+    assert cases(path) == expected[:2]
+    assert ("(wrong)" in path.read_text()) is (pick == "wrong")
+
+
 def test_whether_a_case_is_right_may_be_any_kind_of_yes_and_no() -> None:
     facts = {"correct": [True, np.bool_(False), 1, None]}
     batch = heatproof.Batch(torch.zeros(4, 1, 5), torch.zeros(4).long(), tuple("abcd"), facts=facts)

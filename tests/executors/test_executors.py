@@ -225,6 +225,15 @@ def test_no_worker_outlives_its_parent(tmp_path, how):
     assert not list(Path(tempfile.gettempdir()).glob(f"heatproof-{parent.pid}-*"))
 
 
+def test_folders_of_others_in_the_temporary_one_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    others = {"heatproof-none-shared-x", "heatproof--shared-", f"heatproof-{os.getpid()}-shared-mine"}
+    for name in {*others, f"heatproof-{2**40}-shared-of-nobody"}:
+        (tmp_path / name).mkdir()
+    with shared_folder() as folder:
+        assert {path.name for path in tmp_path.iterdir()} == {*others, folder.name}
+
+
 @pytest.mark.parametrize(
     ("wish", "words"),
     [

@@ -106,6 +106,11 @@ def test_a_csv_leaves_training_pictures_out(tmp_path):
     assert len(find_pictures(table, "train")) == 4
     with pytest.raises(HeatproofError, match="no pictures of subset 'test'; it has: train, val"):
         find_pictures(table, "test")
+    table.write_text(table.read_text() + "\ncat/0.png,owl,train\n")
+    with pytest.raises(HeatproofError, match="class 'owl' has no pictures of subset 'other than train'"):
+        find_pictures(table)
+    assert find_pictures(table, "train").classes == ("cat", "dog", "owl")
+    assert find_pictures(table, least=1).classes == ("cat", "dog")
 
 
 def test_classes_that_are_too_few_are_named(tmp_path):

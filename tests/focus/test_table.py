@@ -162,6 +162,7 @@ def test_what_has_no_place_in_the_table(runs, tmp_path):
 
     refused("name at least one run of focus")
     refused("holds no run", tmp_path / "nowhere")
+    refused("shipped is named twice", runs / "shipped", runs / "further" / ".." / "shipped")
     other = heatproof.run("svea", explainers="random", limit=500, out=tmp_path / "svea").folder
     refused("svea is a run of svea, not of focus", runs / "shipped", other)
     floors = heatproof.run("focus", explainers="random,oracle", out=tmp_path / "floors", **SMALL).folder

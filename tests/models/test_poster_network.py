@@ -23,7 +23,17 @@ from heatproof.models import relation_training, training
 from heatproof.models.film_network import FilmNetwork
 from heatproof.models.poster_network import UNKNOWN, VOCABULARY, PosterNetwork, encode, load_poster_network, words
 from heatproof.models.relation_network import answers
-from heatproof.models.relation_training import Lesson, Schedule, accuracy, learn, load_lesson, moved, open_lesson, train
+from heatproof.models.relation_training import (
+    Lesson,
+    Schedule,
+    accuracy,
+    guessing,
+    learn,
+    load_lesson,
+    moved,
+    open_lesson,
+    train,
+)
 from heatproof.models.weights import fingerprint, save_weights
 from tiny_datasets import edit_json, write_clevr, write_world
 
@@ -115,7 +125,7 @@ def lesson() -> Lesson:
     return open_lesson(shipped_dataset(), None, "train")[:12]
 
 
-SHORT = Schedule(seed=3, epochs=3, batch=4, rate=1e-4, double_every=2, width=16)
+SHORT = Schedule(seed=3, epochs=3, batch=4, rate=1e-4, double_every=2, width=16, precision="float32")
 STEPS = 9
 
 
@@ -142,6 +152,19 @@ def test_parts_of_a_batch_have_the_gradients_of_the_whole(lesson, monkeypatch):
     assert loss == pytest.approx(expected.item())
     for name, weight in network.named_parameters():
         torch.testing.assert_close(found[name], weight.grad, rtol=1e-8, atol=1e-10)
+
+
+def test_pairs_in_half_precision_have_nearly_the_same_gradients(lesson):
+    """Reference: the same step in float32. Eight bits of the mantissa leave about a hundredth of a gradient open."""
+    chosen, found = torch.arange(8), []
+    for precision in ("float32", "bfloat16"):
+        torch.manual_seed(0)
+        network = PosterNetwork(width=64).train()
+        network.f.dropout.p = 0.0
+        learn(network, lesson, chosen, replace(SHORT, moved=False, precision=precision), 0)
+        found.append(torch.cat([weight.grad.flatten() for weight in network.parameters()]))
+        assert found[-1].dtype == torch.float32
+    assert 0 < (found[1] - found[0]).norm() < 0.05 * found[0].norm()
 
 
 def test_pictures_are_shifted_and_turned_each_by_itself():
@@ -268,6 +291,11 @@ def test_accuracy_counts_right_answers_by_what_is_asked(lesson):
     assert set(expected) == {"color", "material", "shape", "size"}
 
 
+def test_guessing_gives_the_most_frequent_answer_for_what_is_asked(lesson):
+    said = replace(lesson, answers=torch.arange(12) % 2, kinds=["color"] * 5 + ["shape"] * 7)
+    assert guessing(said) == 3 + 4  # of 0 1 0 1 0 and of 1 0 1 0 1 0 1
+
+
 def test_lessons_come_from_any_data_set(tmp_path):
     """CLEVR's own layout, whose pictures are squashed and whose train questions are taken; and ours with both sets."""
     clevr = write_clevr(tmp_path)
@@ -293,6 +321,8 @@ def test_lessons_come_from_any_data_set(tmp_path):
 def test_bad_schedules_are_named(name, value):
     with pytest.raises(HeatproofError, match=f"{name} must be"):
         Schedule(**{name: value})
+    with pytest.raises(HeatproofError, match="unknown precision 'float8'"):
+        Schedule(precision="float8")
 
 
 def test_the_command_trains_measures_and_its_network_is_explained(tmp_path, monkeypatch, capsys):

@@ -55,7 +55,7 @@ def test_metrics_that_run_the_other_way_agree():
     found = verdict_of(parts, (MASS, DROP))
     (agreement,) = [each for each in found.agreements if each.axis == "metric"]
     assert_allclose([agreement.mean, agreement.low, agreement.high], 1)
-    assert "the order of the methods holds from metric to metric (1.00)" in " ".join(found.sentences)
+    assert "The order of the methods holds from metric to metric (1.00)" in " ".join(found.sentences)
 
 
 def test_subsets_and_models_are_readings():

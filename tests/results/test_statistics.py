@@ -270,3 +270,18 @@ def test_models_without_values_do_not_count_in_the_interval():
     assert high[0] == pytest.approx(plain_high[0], abs=0.15)
     one = bootstrap_means(values[:, :1], seed=0)[:, :, None]
     assert_allclose(over_models(one, seed=0), one[:, 0])
+
+
+@pytest.mark.parametrize("hang_together", [False, True], ids=["single", "clusters"])
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.8, 0.95])
+def test_intervals_of_quantiles_hold_the_truth(share, hang_together):
+    """By simulation: normal values, alone or with what those of a cluster share; the truth is scipy's quantile."""
+    rng = np.random.default_rng(8)
+    ids = np.repeat(np.arange(50), rng.integers(1, 8, 50) if hang_together else 1)
+    values = rng.normal(size=(50, 600))[ids] + rng.normal(size=(len(ids), 600))
+    ordered = np.sort(values, axis=0)
+    counts = told_by(values, quantiles(ordered, [share])[0], ids) if hang_together else None
+    low, high = quantile_interval(ordered, share, counts)
+    truth = stats.norm(0, np.sqrt(2)).ppf(share)
+    low, high = np.nan_to_num(low, nan=-np.inf), np.nan_to_num(high, nan=np.inf)
+    assert ((low <= truth) & (truth <= high)).mean() >= 0.93

@@ -42,7 +42,7 @@ def test_a_plain_order():
     assert best.low < best.mean < best.high
     assert best.skill == pytest.approx((scores["b"].mean() - scores["floor"].mean()) / (1 - scores["floor"].mean()))
     assert "b leads: Mass" in found.sentences[0]
-    assert "Every method beats every floor; the best of these is floor." in found.sentences
+    assert found.sentences[1].startswith("Every method beats the floors, which know nothing of the model; the best of")
 
 
 def test_pairs_have_what_the_scores_say():
@@ -92,7 +92,8 @@ def test_one_explainer():
     assert (judged.leaders, judged.pairs, judged.needed) == (1, (), None)
     assert judged.methods[0].rank == 1
     mean = f"{100 * scores['a'].mean():.1f} %"
-    assert found.sentences[0] == f"On net (explaining the logit), a is the only method: Mass {mean} over 30 cases."
+    assert found.sentences[0].endswith(f"On net (explaining the logit), a is the only method: Mass {mean}.")
+    assert found.sentences[1].startswith("How sure is that? Over 30 cases, its 95 % interval is ")
     assert next(check for check in found.checks if check.name == "sample size").passed is None
 
 
@@ -177,7 +178,7 @@ def test_lower_is_better():
     assert pair.difference < 0
     assert pair.superior > 0.9
     assert all(not entrant.no_better_than for entrant in judged.methods)
-    assert f"{-100 * pair.high:.1f} to {-100 * pair.low:.1f}" in found.sentences[0]
+    assert f"{-100 * pair.high:.1f} to {-100 * pair.low:.1f}" in found.sentences[2]
 
 
 def test_a_failed_explainer_counts_as_uniform():
@@ -324,3 +325,36 @@ def test_unbounded_metrics_are_judged_too():
     (judged,) = verdict_of([part(scores, "free", uniform=None)], (free,)).contests
     assert judged.leaders == 1
     assert_allclose(judged.pairs[0].difference, scores["b"].mean() - scores["a"].mean())
+
+
+def glimpsed(found, **wanted):
+    """What the glances at this reading say."""
+    return {
+        (g.explainer, g.groups, g.rank, g.rank_low, g.rank_high)
+        for g in found.glances
+        if all(getattr(g, axis) == value for axis, value in wanted.items())
+    }
+
+
+def said_of(found):
+    (contest,) = found.contests
+    return {(e.explainer, e.groups, e.rank, e.rank_low, e.rank_high) for e in contest.methods}
+
+
+def test_parts_of_the_cases_and_networks_are_contests_of_their_own():
+    """Reference: the same scores, judged as if there were no others."""
+    rng = np.random.default_rng(2)
+    first, second = ({name: rng.random(60) + shift for name, shift in zip("abc", shifts, strict=True)}
+                     for shifts in ([0.0, 0.05, 0.4], [0.5, 0.45, 0.0]))  # fmt: skip
+    kinds = ["round" if place % 3 else "square" for place in range(60)]
+    parts = [part(scores, model=model, facts={"kind": kinds}) for model, scores in {"n1": first, "n2": second}.items()]
+    found = verdict_of(parts, round=pl.col("kind") == "round")
+    assert {(g.subset, g.model) for g in found.glances} == {
+        ("all", "n1"), ("all", "n2"), ("round", ""), ("round", "n1"), ("round", "n2"),
+    }  # fmt: skip
+    assert glimpsed(found, subset="all", model="n2") == said_of(verdict_of(parts[1:]))
+    is_round = pl.col("kind") == "round"
+    kept = [rows.filter(is_round) for rows in parts]
+    assert glimpsed(found, subset="round", model="") == said_of(verdict_of(kept))
+    assert glimpsed(found, subset="round", model="n1") == said_of(verdict_of(kept[:1]))
+    assert glimpsed(found, subset="all", model="n1") != glimpsed(found, subset="all", model="n2")

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,10 +41,9 @@ AS_IT_IS = "as_it_is"
 CHUNK = "heatproof-recipe"
 """The text of a PNG that holds its recipe's hash."""
 DECIDING = ("kernels", "packing", "camera", "world", "tracer", "picture", "denoise")
-"""Files whose code decides a pixel."""
+BLENDER = ("blender", "blender_worker")
+"""Files whose code decides a pixel, and those that do so besides where Blender paints."""
 SECONDS_PER_PATH = 3.3e-7
-KEPT: dict[str, NDArray[np.uint8]] = {}
-"""The last scene as it is, and empty, by their recipes: what its objects are painted over with."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Wanted:
             "index": scene.get("image_index", 0),
             "look": {**asdict(look), "pictures": {**asdict(look.pictures), "blender_assets": None}},
             "assets": str(look.pictures.blender_assets or ""),
-            "code": painting_code(look.pictures.denoised),
+            "code": painting_code(look.pictures.renderer, look.pictures.denoised),
         }
         if self.hides:
             told["hidden"] = self.place
@@ -118,33 +117,36 @@ class ChangedPainter:
 
         require_stands(wanted.scene)
         if wanted.hides:
-            pixels, empty = (self.kept(scene) for scene in (wanted.scene, dict(wanted.scene) | {"objects": []}))
-            seen = seen_objects(check_scene(wanted.scene), self.look.width, self.look.height)
-            pixels = np.where((seen == (wanted.place or 0) + 1)[..., None], empty, pixels)
+            pixels = hidden(wanted, self.look)
         else:
-            pixels = self.pixels(wanted.changed)
+            pixels = pixels_of(wanted.changed, self.look)
         told = PngImagePlugin.PngInfo()
         told.add_text(CHUNK, wanted.recipe(self.look))
         stream = BytesIO()
         Image.fromarray(pixels).save(stream, format="PNG", pnginfo=told)
         return stream.getvalue()
 
-    def kept(self, scene: Mapping[str, Any]) -> NDArray[np.uint8]:
-        """The same as `pixels`, which is remembered for the other objects of the scene."""
-        recipe = Wanted(scene, "hide").recipe(self.look)
-        if recipe not in KEPT:
-            if len(KEPT) > 1:
-                KEPT.clear()
-            KEPT[recipe] = self.pixels(scene)
-        return KEPT[recipe]
 
-    def pixels(self, scene: Mapping[str, Any]) -> NDArray[np.uint8]:
-        """The scene (H, W, 3)."""
-        from PIL import Image
+def hidden(wanted: Wanted, look: Look) -> NDArray[np.uint8]:
+    """The scene as it is (H, W, 3), but where the object is seen at a pixel's centre, there is the empty room."""
+    assert wanted.place is not None
+    whole, empty = (remembered(json.dumps(one), look) for one in (wanted.scene, {**wanted.scene, "objects": []}))
+    seen = seen_objects(check_scene(wanted.scene), look.width, look.height)
+    return np.where((seen == wanted.place + 1)[..., None], empty, whole)
 
-        made = painted(scene, self.look.width, self.look.height, self.look.pictures)
-        with Image.open(BytesIO(made)) as picture:
-            return np.asarray(picture.convert("RGB"))
+
+@lru_cache(maxsize=2)
+def remembered(scene: str, look: Look) -> NDArray[np.uint8]:
+    """What `pixels_of` gives: the same two pictures serve all objects of a scene, which come one after the other."""
+    return pixels_of(json.loads(scene), look)
+
+
+def pixels_of(scene: Mapping[str, Any], look: Look) -> NDArray[np.uint8]:
+    """The scene (H, W, 3)."""
+    from PIL import Image
+
+    with Image.open(BytesIO(painted(scene, look.width, look.height, look.pictures))) as picture:
+        return np.asarray(picture.convert("RGB"))
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,12 @@ def lacking(wanted: Iterable[Wanted], folder: Path, look: Look) -> list[Wanted]:
     return [one for one in wanted if recipe_in(folder / one.file) != one.recipe(look)]
 
 
+def seconds_to_make(missing: Sequence[Wanted], look: Look) -> float:
+    """About what these pictures take; all that hide objects of one scene are put together from two."""
+    hiding = {named(one.scene) for one in missing if one.hides}
+    return (sum(not one.hides for one in missing) + 2 * len(hiding)) * look.seconds
+
+
 def make_changed(
     wanted: Sequence[Wanted], folder: Path, look: Look, how: Execution = AUTO, progress: Progress = silent
 ) -> Made:
@@ -228,7 +236,7 @@ def make_changed(
         done += 1
         progress(told, done, len(missing))
 
-    executor = how.executor(lambda: len(missing) * look.seconds)
+    executor = how.executor(lambda: seconds_to_make(missing, look))
     usage = executor.run(ChangedPainter(look), missing, deliver, lambda running: None)
     if failed:
         raise HeatproofError(
@@ -258,13 +266,14 @@ def read_changed(folder: Path, wanted: Wanted) -> NDArray[np.uint8]:
 
 
 @cache
-def painting_code(denoised: bool) -> str:
-    """A hash of the code that paints, and the version of the denoiser: other code may paint other pixels."""
+def painting_code(renderer: str, denoised: bool) -> str:
+    """A hash of the code that paints, and the version of our denoiser: other code may paint other pixels."""
     from importlib import metadata, resources
 
     digest = hashlib.sha256()
-    for name in DECIDING:
+    blender = renderer == "blender"  # which brings its own denoiser
+    for name in (*DECIDING, *(BLENDER if blender else ())):
         digest.update(resources.files("heatproof.clevr.rendering").joinpath(f"{name}.py").read_bytes())
-    if denoised:
+    if denoised and not blender:
         digest.update(metadata.version("pyoidn").encode())
     return digest.hexdigest()[:32]

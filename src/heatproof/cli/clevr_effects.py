@@ -86,18 +86,21 @@ def effects(
         )
         return
     show_table(heads, lines, right=range(2, len(heads)))
+    uncovers = intervene == "remove"  # what is painted over leaves all that it hides where it is: out of sight
     for kind in [name.removeprefix("in_") for name in truth.objects.columns if name.startswith("in_")]:
         failed = truth.failures(kind)
         hiding = failed.filter(pl.col("uncovers") >= HIDING)
-        say(
-            f"{kind}: for {len(failed):,} questions an unmarked object has the largest effect; for {len(hiding):,} of"
-            f" them it hides a marked one, of which at least {HIDING:.0%} more is seen without it."
-        )
+        told = f"{kind}: for {len(failed):,} questions an unmarked object has the largest effect"
+        if uncovers:
+            told += f"; for {len(hiding):,} of them it hides a marked one, of which at least {HIDING:.0%} more is seen"
+            told += " without it"
+        say(f"{told}.")
         for row in failed.head(show).iter_rows(named=True):
+            more = f"; {row['uncovers']:.0%} more of it is seen" if uncovers else ""
             say(
                 f"{kind}: {row['question']} {row['answer']} (the network: {row['predicted']}, {row['picture']}):"
                 f" {row['unmarked']} {row['unmarked_effect']:.2f}, marked {', '.join(row['marked'])}"
-                f" {row['marked_effect']:.2f}; {row['uncovers']:.0%} more of it is seen"
+                f" {row['marked_effect']:.2f}{more}"
             )
 
 

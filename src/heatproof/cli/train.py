@@ -28,6 +28,14 @@ TileOption = Annotated[
 SplitOption = Annotated[
     Path | None, typer.Option(help="Where to write which pictures are held out. Default: OUT with .csv.")
 ]
+PrecisionOption = Annotated[
+    TrainingPrecision,
+    typer.Option(
+        help="Of most of the work while it learns: float32, bfloat16, or auto: bfloat16 on processors that compute in"
+        " it, which takes half the time or less.",
+        metavar="NAME",
+    ),
+]
 
 app = typer.Typer(help="Train the networks that the benchmarks explain.", no_args_is_help=True)
 
@@ -161,14 +169,7 @@ def scene_logic(
     steps: Annotated[int, typer.Option(min=0, help="Steps of learning the names of objects.")] = 4000,
     batch: Annotated[int, typer.Option(min=1, help="Pictures of a step.")] = 32,
     rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 4e-3,
-    precision: Annotated[
-        TrainingPrecision,
-        typer.Option(
-            help="Of the convolutions while it learns: float32, bfloat16, or auto: bfloat16 on processors that compute"
-            " in it, which takes half the time.",
-            metavar="NAME",
-        ),
-    ] = "auto",
+    precision: PrecisionOption = "auto",
     out: Annotated[Path, typer.Option(help="Where to write.")] = Path("scene_logic.npz"),
     device: DeviceOption = "cpu",
 ) -> None:
@@ -232,6 +233,7 @@ def relation_network(
     double_every: Annotated[int, typer.Option(min=1, help="Epochs after which it doubles.")] = 20,
     highest_rate: Annotated[float, typer.Option(help="Where it stops doubling.")] = 5e-4,
     moved: Annotated[bool, typer.Option("--moved/--still", help="Shift and turn pictures a little.")] = True,
+    precision: PrecisionOption = "auto",
     out: Annotated[Path, typer.Option(help="Where to write.")] = Path("relation_network.npz"),
     device: DeviceOption = "cpu",
 ) -> None:
@@ -249,11 +251,11 @@ def relation_network(
     from heatproof.clevr.shipped import folder_named
     from heatproof.cli.bars import bars
     from heatproof.devices import choose_device
-    from heatproof.models.relation_training import Schedule, accuracy, open_lesson, train
+    from heatproof.models.relation_training import MEASURED, Schedule, accuracy, guessing, open_lesson, train
     from heatproof.models.weights import load_weights, save_weights
 
     place = choose_device(device)
-    schedule = Schedule(seed, epochs, batch, rate, double_every, highest_rate, moved=moved)
+    schedule = Schedule(seed, epochs, batch, rate, double_every, highest_rate, moved=moved, precision=precision)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     with bars() as progress:
         others = None
@@ -264,12 +266,16 @@ def relation_network(
         save_weights(network, out)
         load_weights(network, out)  # what is measured is what was written
         say(f"{out}: written")
-        parts = {"learned": lesson} | ({} if others is None else {"held-out": others})
+        parts = {"learned": lesson[:MEASURED]} | ({} if others is None else {"held-out": others})
         for name, part in parts.items():
             counts = accuracy(network.to(place), part, progress)
             right, asked = (sum(numbers) for numbers in zip(*counts.values(), strict=True))
             kinds = ", ".join(f"{kind} {r} of {n}" for kind, (r, n) in sorted(counts.items()))
-            say(f"{name} questions: {right:,} of {asked:,} right, {right / asked:.1%} ({kinds})")
+            guessed = guessing(part)
+            say(
+                f"{name} questions: {right:,} of {asked:,} right, {right / asked:.1%} ({kinds}); the most frequent"
+                f" answers: {guessed:,}, {guessed / asked:.1%}"
+            )
 
 
 @app.command("focus-head")

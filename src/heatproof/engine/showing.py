@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from heatproof.lazy import torch
 
+RIGHT = ("correct", "names_target")
+"""Facts that say whether the model gets a case right; a mosaic, whether it names the target class."""
 LOOKED_THROUGH = 16
 """Chunks that are searched for the names nearest to one that is not there."""
 
@@ -73,7 +75,7 @@ def by_answer(opened: Opened, name: str, right: bool, count: int, progress: Prog
     for place, chunk in enumerate(chunks):
         progress("looking for cases", place, len(chunks))
         batch = opened.load(chunk)
-        if "correct" not in batch.facts:
+        if not any(name in batch.facts for name in RIGHT):
             raise HeatproofError(
                 f"{name} does not say which cases its model gets right; name the cases, or pick best or worst."
             )
@@ -94,7 +96,7 @@ def by_answer(opened: Opened, name: str, right: bool, count: int, progress: Prog
 
 def is_right(batch: Batch, place: int) -> bool | None:
     """Whether the model gets a case right; None where nobody says."""
-    said = batch.facts["correct"][place] if "correct" in batch.facts else None
+    said = next((batch.facts[name][place] for name in RIGHT if name in batch.facts), None)
     return None if said is None else bool(said)
 
 
@@ -232,6 +234,6 @@ def title_of(opened: Opened, case: Found) -> str:
     about = opened.about(batch)
     title = batch.ids[0] + (f": {about}" if about else f", class {int(batch.target)} explained")
     if is_right(batch, 0) is False:
-        said = f"; the model says {batch.facts['predicted'][0]}" if "predicted" in batch.facts else ""
+        said = f"; the model says {batch.facts['predicted'][0]}" if {"correct", "predicted"} <= set(batch.facts) else ""
         title += f" (wrong{said})"
     return title + (f", {case.remark}" if case.remark else "")

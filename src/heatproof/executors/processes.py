@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -28,6 +29,8 @@ LOOKS = 0.2
 """Seconds between two looks at how far tasks are."""
 WEIGHED = 1.02
 """Memory is weighed when it has grown by this much."""
+SHARED = re.compile(r"heatproof-(\d+)-shared-.*")
+"""Name of the folder that workers of a process share, with its number; everybody may write beside it."""
 DIED = "the process that worked on it died, twice; out of memory? Fewer jobs take less, and in a run smaller batches."
 
 
@@ -186,8 +189,8 @@ def server() -> list[int]:
 def shared_folder() -> Iterator[Path]:
     """A folder for what workers share, gone afterwards; those that killed runs left behind go too."""
     parent = Path(tempfile.gettempdir())
-    for left in parent.glob("heatproof-*-shared-*"):
-        if not is_alive(int(left.name.split("-")[1])):
+    for left in parent.glob("heatproof-*"):
+        if (named := SHARED.fullmatch(left.name)) and not is_alive(int(named[1])):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"heatproof-{os.getpid()}-shared-"))
     try:

@@ -70,7 +70,7 @@ class Truth:
             marked_effect=pl.col("effect").abs().filter(f"in_{kind}").max(),
             unmarked=pl.col("object").sort_by(pl.col("effect").abs() * ~pl.col(f"in_{kind}"), descending=True).first(),
             unmarked_effect=pl.col("effect").abs().filter(~pl.col(f"in_{kind}")).max(),
-            uncovers=pl.col("uncovers")
+            uncovers=pl.col(f"uncovers_{kind}")
             .sort_by(pl.col("effect").abs() * ~pl.col(f"in_{kind}"), descending=True)
             .first(),
         )
@@ -104,7 +104,6 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                 " in the default format (heatproof clevr ask)."
             )
         _, kind, attribute = stratum(one.question)
-        first = sorted(next(iter(marked.values())))
         for place, effect in enumerate(one.effects["logit"]):
             rows.append(
                 {
@@ -121,8 +120,11 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                     "effect": float(effect),
                     "effect_probability": float(one.effects["probability"][place]),
                     "answer_after": network.answers[one.others[place]],
-                    "uncovers": float(hidden[picture][place, first].max(initial=0.0)),
                     **{f"in_{kind}": place in objects for kind, objects in marked.items()},
+                    **{
+                        f"uncovers_{kind}": float(hidden[picture][place, sorted(objects)].max(initial=0.0))
+                        for kind, objects in marked.items()
+                    },
                 }
             )
     return pl.DataFrame(rows)

@@ -100,8 +100,12 @@ def write_table(
     if not runs:
         raise HeatproofError("name at least one run of focus.")
     opened = [Run(run.folder if isinstance(run, Results) else run) for run in runs]
+    named = set()
     for run in opened:
         require_focus(run)
+        if run.folder.resolve() in named:
+            raise HeatproofError(f"{run.folder} is named twice; one network is one row.")
+        named.add(run.folder.resolve())
     notes: list[str] = []
     networks: list[Network] = []
     for run in opened:

@@ -103,12 +103,7 @@ def parts(images: Path, dataset: Dataset | None, held_out: float, seed: int) -> 
         return pictures_of(dataset, images, TRAINING), held_out_pictures(dataset, images)
     if not has_training(images):
         return split(find_pictures(images), held_out, seed)
-    train, rest = find_pictures(images, TRAINING), find_pictures(images)
-    if alone := set(train.classes) ^ set(rest.classes):
-        raise HeatproofError(
-            f"{images}: class {min(alone)!r} has no pictures to learn from, or none that are held out."
-        )
-    return train, rest
+    return find_pictures(images, TRAINING), find_pictures(images)
 
 
 def split(pictures: Pictures, held_out: float, seed: int) -> tuple[Pictures, Pictures]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,16 +23,26 @@ from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, open_dataset
 from heatproof.clevr.layouts import find_layout
 from heatproof.clevr.question_types import attribute, question_type
-from heatproof.devices import choose_device, device_of, seeded
+from heatproof.devices import TrainingPrecision, choose_device, device_of, seeded
 from heatproof.errors import HeatproofError, require_whole, unknown_name
 from heatproof.models.poster_network import PosterNetwork, encode
 from heatproof.models.relation_network import PICTURE_SIZE, answers
-from heatproof.models.training import Stage, generator, run_stages
+from heatproof.models.training import (
+    Stage,
+    generator,
+    lowered,
+    require_training_precision,
+    run_stages,
+    settled,
+)
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
 
-AT_ONCE = 32
-"""Questions whose pairs are in memory together: 2,401 pairs of 256 values in each layer take 20 MB a question."""
+AT_ONCE, AT_ONCE_ELSEWHERE = 4, 32
+"""Questions whose pairs are in memory together, on a processor and on a GPU. 2,401 pairs of 256 values in each layer
+take 20 MB a question, and a processor is slowed down by what its caches cannot hold."""
+MEASURED = 1000
+"""Questions of those it has learned from that tell how well it knows them."""
 MOST_SHIFT, MOST_TURN = 8, 2.8
 """Pixels and degrees by which pictures are moved at random."""
 
@@ -41,6 +52,7 @@ class Schedule:
     """How long it is trained, and how; the defaults are the public training code's.
 
     The rate of epoch e is rate * 2 ** (e // double_every), at most highest_rate. `clip` is of the gradient's norm.
+    `precision` is of what is computed of each pair, nearly all of the work; all else is in float32.
     """
 
     seed: int = 1
@@ -53,6 +65,7 @@ class Schedule:
     clip: float = 50.0
     moved: bool = True
     width: int = 256
+    precision: TrainingPrecision = "auto"
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 0), ("batch", 2), ("double_every", 1), ("width", 1)):
@@ -60,6 +73,7 @@ class Schedule:
         for name in ("rate", "highest_rate", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise HeatproofError(f"{name} must be a positive number, got {getattr(self, name)}.")
+        require_training_precision(self.precision)
 
     def rate_of(self, epoch: int) -> float:
         return min(self.highest_rate, self.rate * 2.0 ** min(64, epoch // self.double_every))
@@ -155,6 +169,7 @@ def train(
     More epochs are the same training, for longer: no step depends on how many follow.
     """
     place = choose_device(device)
+    schedule = replace(schedule, precision=settled(schedule.precision, place))
     with seeded(derive_seed(schedule.seed, "weights")):
         network = PosterNetwork(width=schedule.width).to(place)
     made_with = asdict(schedule) | {"lesson": lesson.fingerprint()}
@@ -201,14 +216,21 @@ def learn(network: PosterNetwork, lesson: Lesson, chosen: Tensor, schedule: Sche
     held = [tensor.detach().requires_grad_() for tensor in (objects, reading)]
     target = lesson.answers[chosen].to(place)
     total = 0.0
-    for start in range(0, len(chosen), AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        logits = network.answer(held[0][part], held[1][part])
+    for start in range(0, len(chosen), size := at_once(network)):
+        part = slice(start, start + size)
+        with lowered(schedule.precision, place):
+            relations = network.relate(*network.mix(held[0][part], held[1][part]))
+        logits = network.f(relations.to(objects.dtype))
         loss = nn.functional.cross_entropy(logits, target[part], reduction="sum") / len(chosen)
         loss.backward()
         total += loss.item()
     torch.autograd.backward([objects, reading], [tensor.grad for tensor in held])
     return total
+
+
+def at_once(network: PosterNetwork) -> int:
+    place = device_of(network)
+    return AT_ONCE if place is None or place.type == "cpu" else AT_ONCE_ELSEWHERE
 
 
 def as_input(pixels: Tensor) -> Tensor:
@@ -228,8 +250,8 @@ def accuracy(network: PosterNetwork, lesson: Lesson, progress: Progress = silent
     """Right answers and questions by what they ask for."""
     place = device_of(network)
     counts: dict[str, tuple[int, int]] = {}
-    for start in range(0, len(lesson), AT_ONCE):
-        some = lesson[start : start + AT_ONCE]
+    for start in range(0, len(lesson), step := at_once(network)):
+        some = lesson[start : start + step]
         with torch.no_grad():
             objects = network.objects(as_input(some.pixels[some.place]).to(place))
             logits = network.answer(objects, network.read(some.tokens.long().to(place)))
@@ -237,5 +259,13 @@ def accuracy(network: PosterNetwork, lesson: Lesson, progress: Progress = silent
         for kind, is_right in zip(some.kinds, right, strict=True):
             known = counts.get(kind, (0, 0))
             counts[kind] = (known[0] + is_right, known[1] + 1)
-        progress("measuring", min(start + AT_ONCE, len(lesson)), len(lesson))
+        progress("measuring", min(start + step, len(lesson)), len(lesson))
     return counts
+
+
+def guessing(lesson: Lesson) -> int:
+    """How many answers are right if the answer that is most frequent for what is asked is always given."""
+    counts: dict[str, Counter[int]] = {}
+    for kind, answer in zip(lesson.kinds, lesson.answers.tolist(), strict=True):
+        counts.setdefault(kind, Counter())[answer] += 1
+    return sum(max(found.values()) for found in counts.values())

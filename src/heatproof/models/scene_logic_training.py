@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +13,19 @@ from torch import Tensor, nn
 from heatproof.clevr.questions.world import ATTRIBUTES
 from heatproof.clevr.scenes import DIRECTIONS
 from heatproof.devices import TrainingPrecision, choose_device, device_of, seeded
-from heatproof.errors import HeatproofError, require_whole, unknown_name
+from heatproof.errors import HeatproofError, require_whole
 from heatproof.models.relation_network import PICTURE_SIZE
 from heatproof.models.scene_eye import FIRST_PLACE, FIRST_VALUE, GRID, OBJECT, VALUES, Eye
-from heatproof.models.training import Stage, backward, generator, run_stages, warmed
+from heatproof.models.training import (
+    Stage,
+    backward,
+    generator,
+    lowered,
+    require_training_precision,
+    run_stages,
+    settled,
+    warmed,
+)
 from heatproof.models.vqa_data import MOST_OBJECTS, Pictures, as_input, moved
 from heatproof.progress import Progress, silent
 from heatproof.seeds import derive_seed
@@ -49,8 +56,7 @@ class Schedule:
         require_whole("batch", self.batch, 1)
         if not 0 < self.rate < math.inf:
             raise HeatproofError(f"rate must be a positive number, got {self.rate}.")
-        if self.precision not in get_args(TrainingPrecision):
-            raise unknown_name("precision", self.precision, get_args(TrainingPrecision))
+        require_training_precision(self.precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +107,6 @@ def train(
     return eye.cpu().eval()
 
 
-def settled(precision: TrainingPrecision, device: torch.device) -> str:
-    """The precision of the convolutions: bfloat16 where it is asked for, or where a processor computes in it."""
-    if precision != "auto":
-        return precision
-    return "bfloat16" if device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"
-
-
 def naming_stage(eye: Eye, pictures: Pictures, schedule: Schedule, precision: str) -> Stage:
     """The eye learns what its cells show."""
     objects = objects_of(pictures)
@@ -132,12 +131,6 @@ def naming_stage(eye: Eye, pictures: Pictures, schedule: Schedule, precision: st
         warmed(schedule.rate, schedule.steps, 0.15),
         partial(torch.optim.AdamW, lr=schedule.rate, weight_decay=schedule.decay),
     )
-
-
-def lowered(precision: str, device: torch.device | None) -> AbstractContextManager[object]:
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast("cpu" if device is None else device.type, torch.bfloat16)
 
 
 def varied(pixels: Tensor, middles: Tensor, seed: int, step: int) -> tuple[Tensor, Tensor]:

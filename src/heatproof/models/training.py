@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
-from heatproof.errors import HeatproofError
+from heatproof.devices import TrainingPrecision
+from heatproof.errors import HeatproofError, unknown_name
 from heatproof.models.checkpoints import read_checkpoint
 from heatproof.progress import Progress
 from heatproof.seeds import derive_seed
@@ -124,6 +126,25 @@ def backward(loss: Callable[[int], Tensor]) -> Callable[[int], float]:
         return value.item()
 
     return gradients
+
+
+def require_training_precision(name: str) -> None:
+    if name not in get_args(TrainingPrecision):
+        raise unknown_name("precision", name, get_args(TrainingPrecision))
+
+
+def settled(precision: TrainingPrecision, device: torch.device) -> TrainingPrecision:
+    """The precision itself; for auto bfloat16 where a processor computes in it, else float32."""
+    if precision != "auto":
+        return precision
+    return "bfloat16" if device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"
+
+
+def lowered(precision: TrainingPrecision, device: torch.device | None) -> AbstractContextManager[object]:
+    """In here linear layers and convolutions compute in a settled precision."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast("cpu" if device is None else device.type, torch.bfloat16)
 
 
 def generator(*parts: object) -> torch.Generator:

@@ -89,6 +89,12 @@ def from_csv(place: Path, subset: str | None, least: int = 2) -> Pictures:
     if not found:
         known = ", ".join(sorted({row.get("subset", "") for row in rows}))
         raise HeatproofError(f"{place} has no pictures of subset {subset or 'other than train'!r}; it has: {known}.")
+    absent = sorted({row["label"] for row in rows} - found.keys())
+    if least > 1 and absent:  # for several classes they are what a network tells apart: none is left out silently
+        raise HeatproofError(
+            f"{place}: class {absent[0]!r} has no pictures of subset {subset or 'other than train'!r}; give it some, or"
+            " remove the rows of this class."
+        )
     return checked_classes(Pictures({label: tuple(files) for label, files in sorted(found.items())}), place, least)
 
 

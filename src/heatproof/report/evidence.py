@@ -80,7 +80,7 @@ def distribution_figures(run: Results, boards: Sequence[Board]) -> list[Figure]:
     for metric in boards[0].metrics:
         spreads = spreads_of(boards, metric, lines.filter(pl.col("metric") == metric.name))
         levels = {level for spread in spreads for level in spread.levels}
-        if levels - {0.0, 1.0}:
+        if levels - {0.0, 0.5, 1.0}:  # of hits and misses the median may lie halfway, and no box says anything
             said = "Box: 20th to 80th percentile; line: median; dot: mean; whiskers: least and most."
             about = f" Network {model}." if len(run.manifest["models"]) > 1 else ""
             drawing = box_plot(f"Distribution of {metric.title} over cases", spreads)
@@ -117,7 +117,8 @@ def agreement_figures(run: Results) -> list[Figure]:
         where = AXIS_WORDS[agreement.axis]
         said = (
             f"Mean {agreement.mean:.2f} (95 % interval {agreement.low:.2f} to {agreement.high:.2f}) over"
-            f" {agreement.explainers} methods; least, {agreement.least:.2f}, between {' and '.join(agreement.apart)}."
+            f" {agreement.explainers} methods; least, {agreement.least:.2f}, between {' and '.join(agreement.apart)}. 1"
+            " is the same order, 0 orders that have nothing to do with each other, −1 the reverse."
         )
         title = f"Rank correlation {where}"
         if len(agreement.readings) > SQUARE:

@@ -16,10 +16,12 @@ from heatproof.harmless import visible
 from heatproof.report import evidence
 from heatproof.report.cases import explorer, has_pictures
 from heatproof.report.how import how_it_was_run
+from heatproof.report.overview import HEADS, overview
 from heatproof.report.readings import filters, readings, script_safe
 from heatproof.report.sections import read_sections
 from heatproof.results.across import across_sentences, run_names
 from heatproof.results.grids import grids
+from heatproof.results.sentences import question_of
 from heatproof.results.tables import Board, Line, boards, failure_lines, ranked, silent_lines
 from heatproof.run_folder import REPORT
 from heatproof.workspace import write_whole
@@ -43,6 +45,7 @@ def write_report(run: Results) -> Path:
 def write_page(runs: Sequence[Results], path: Path) -> Path:
     """Write one page over these runs, and return its path."""
     names = run_names(runs)
+    named = dict(zip(names, runs, strict=True))
     sharing = max(1, sum(map(has_pictures, runs)))
     views = [
         run_view(run, name, f"r{place}", path, sharing)
@@ -54,7 +57,9 @@ def write_page(runs: Sequence[Results], path: Path) -> Path:
         .render(
             title=runs[0].story.title if len(runs) == 1 else joined(names),
             views=views,
-            across=across_sentences(dict(zip(names, runs, strict=True))),
+            glimpses=list(overview(named)) if len(runs) > 1 else [],
+            heads=HEADS,
+            across=across_sentences(named),
             checks=[(view["called"], check) for view in views for check in view["checks"]],
             top=2 if len(runs) == 1 else 3,
             **page_parts(any(view["cases"] and view["cases"].has_files for view in views)),
@@ -154,7 +159,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["breakable"] = breakable
+    environment.globals |= {"breakable": breakable, "question_of": question_of}
     return environment
 
 

@@ -124,14 +124,14 @@ def contests(run: Results, explainers: Sequence[str]) -> list[list[Any]]:
     found: dict[tuple[str, ...], list[list[Any]]] = {}
     for judged in run.verdict.contests:
         higher = run.story.metric[judged.metric].higher_is_better
-        found[judged.metric, judged.ground_truth, judged.pooling, judged.target] = [
+        found[judged.metric, judged.ground_truth, judged.pooling, judged.target, "all", ""] = [
             [place[e.explainer], e.target, e.groups, e.rank, e.rank_low, e.rank_high, judged.against_floor(e, higher)]
             for e in judged.entrants
             if e.explainer in place
         ]
     for g in run.verdict.glances:
         said = [place[g.explainer], g.target, g.groups, g.rank, g.rank_low, g.rank_high, g.floor]
-        found.setdefault((g.metric, g.ground_truth, g.pooling, g.target), []).append(said)
+        found.setdefault((g.metric, g.ground_truth, g.pooling, g.target, g.subset, g.model), []).append(said)
     return [[*reading, entrants] for reading, entrants in found.items()]
 
 

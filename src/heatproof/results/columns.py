@@ -7,7 +7,7 @@ import os
 import tempfile
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from heatproof.lazy import np, pl
@@ -53,6 +53,23 @@ class Columns:
         """Which maps (cases, keys) have no score although the case has a truth: others have one, or could."""
         defined = ~np.isnan(self.values)
         return ~defined & (defined.any(1, keepdims=True) | ~np.isnan(self.uniform))
+
+    def of_subset(self, place: int) -> Columns:
+        """The scores of the subset that stands at this place of `flags`; all others are as if they were not there."""
+        inside = self.flags[place]
+        values, uniform = (np.where(inside, whole, np.nan) for whole in (self.values, self.uniform))
+        return replace(self, values=values, uniform=uniform)
+
+    def of_model(self, model: str) -> Columns:
+        """The scores on one of the models."""
+        here = [place for place, (of, *_) in enumerate(self.keys) if of == model]
+        return replace(
+            self,
+            keys=[self.keys[place] for place in here],
+            values=self.values[:, here],
+            flags=self.flags[:, :, here],
+            uniform=self.uniform[:, here],
+        )
 
 
 class Stack:

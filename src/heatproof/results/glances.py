@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ class Glance:
     """What a reading of the table that is not shown first says of a method.
 
     Its rank with the ends of its interval, the letters of its groups, and what is said where it does not surely beat
-    every floor.
+    every floor. `subset` is the part of the cases that it is about, `model` the network; empty for all together.
     """
 
     metric: str
@@ -43,6 +43,8 @@ class Glance:
     rank_low: float
     rank_high: float
     floor: str
+    subset: str = "all"
+    model: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,15 +131,30 @@ def glances(
 ) -> Iterator[Glance]:
     """A glance at every method under every metric, truth and pooling over all cases, but for contests that were held.
 
+    Those that were held are looked at by part of the cases and by network too.
+
     held  metric, ground truth, pooling and explained quantity of these
     """
+    shown = {entry[:3] for entry in held}
     for columns in scores.columns(list(metrics)):
         words = metrics[columns.variant[0]]
         targets = sorted({target for _, target, _ in columns.keys if target}) or [""]
-        for target in targets:
-            found = field_of(columns, target, words, families, seed) if (*columns.variant, target) not in held else None
-            if found is not None:
-                yield from field_glances(found, columns.variant, target, words, short)
+        for subset, model, part in parts(columns, scores) if columns.variant in shown else [("all", "", columns)]:
+            for target in targets:
+                if (subset, model) == ("all", "") and (*columns.variant, target) in held:
+                    continue
+                if (found := field_of(part, target, words, families, seed)) is not None:
+                    for glance in field_glances(found, columns.variant, target, words, short):
+                        yield replace(glance, subset=subset, model=model)
+
+
+def parts(columns: Columns, scores: Gathered) -> Iterator[tuple[str, str, Columns]]:
+    """All scores, and those of each part of the cases, on all networks and, where there are several, on each."""
+    models = sorted(scores.models) if len(scores.models) > 1 else []
+    for subset, cases in (("all", columns), *((name, columns.of_subset(at)) for at, name in enumerate(scores.subsets))):
+        yield subset, "", cases
+        for model in models:
+            yield subset, model, cases.of_model(model)
 
 
 def field_glances(

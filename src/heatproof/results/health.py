@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from heatproof.lazy import np, pl
 from heatproof.results.columns import Columns, Gathered
+from heatproof.results.sentences import counted
 from heatproof.story import MetricWords, Story
 
 if TYPE_CHECKING:
@@ -150,8 +151,8 @@ def mask_sizes(columns: Columns, story: Story) -> Check:
     return Check(
         "size of the truth",
         middle <= 100 * LARGE,
-        f"{story.words.truth[0].upper()}{story.words.truth[1:]} covers {middle:.1f} % of a case (median; {low:.1f} to"
-        f" {high:.1f} % in nine of ten): what a map that says nothing gets.",
+        f"The truth ({story.words.truth}) covers {middle:.1f} % of a case (median; {low:.1f} to {high:.1f} % in nine of"
+        " ten): what a map that says nothing gets.",
     )
 
 
@@ -174,16 +175,18 @@ def settled(judged: Judged, story: Story) -> Check:
     if judged.leaders == 1:
         first, second = methods[:2]
         return Check(
-            "sample size", True, f"{judged.cases} {story.words.cases} tell {first.short} and {second.short} apart."
+            "sample size",
+            True,
+            f"{first.short} and {second.short} can be told apart by {counted(judged.cases, story)}.",
         )
     first, second = judged.leading[:2]
     more = (
-        "more of them alone would not either"
+        "more alone would not do it"
         if judged.needed is None
         else f"it would take some {judged.needed:,} (at 95 % over all pairs, four times of five)"
     )
     return Check(
         "sample size",
         False,
-        f"{judged.cases} {story.words.cases} do not tell {first.short} and {second.short} apart; {more}.",
+        f"By {counted(judged.cases, story)}, {first.short} and {second.short} cannot be told apart; {more}.",
     )

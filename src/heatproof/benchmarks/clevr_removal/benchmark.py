@@ -33,7 +33,16 @@ from heatproof.benchmarks.clevr_xai.benchmark import methods_on, open_network, o
 from heatproof.benchmarks.sample import pictures_kept, pictures_shown, stratified
 from heatproof.cases import Batch, Chunk
 from heatproof.clevr.answers import in_words
-from heatproof.clevr.changed_pictures import Look, folder_of, lacking, look_of, make_changed, wanted_of
+from heatproof.clevr.changed_pictures import (
+    Look,
+    Wanted,
+    folder_of,
+    lacking,
+    look_of,
+    make_changed,
+    seconds_to_make,
+    wanted_of,
+)
 from heatproof.clevr.files import Dataset, Question, open_dataset
 from heatproof.clevr.ground_truth import KINDS
 from heatproof.clevr.interventions import INTERVENTIONS
@@ -143,7 +152,7 @@ class ClevrRemoval(Benchmark):
         measured = [imagined(network, question) for question in asked]
         missing = lacking(wanted_of(scenes_of(asked), self.intervene), folder_of(data), look)
         opened = self.opened(seed, network, data, measured, measured, "")
-        return replace(opened, ahead=work_ahead(network, measured, len(missing), look))
+        return replace(opened, ahead=work_ahead(network, measured, missing, look))
 
     def found(self, progress: Progress) -> tuple[Vqa, Dataset, Sequence[Question], Look]:
         """Network, data set, questions, and how the data set's pictures are painted."""
@@ -244,10 +253,10 @@ def imagined(network: Vqa, question: Question) -> Asked:
     return Asked(question, np.asarray(picture), 0, 1.0, {"logit": effects, "probability": effects}, ())
 
 
-def work_ahead(network: Vqa, imagined: Sequence[Asked], missing: int, look: Look) -> dict[str, float]:
+def work_ahead(network: Vqa, imagined: Sequence[Asked], missing: Sequence[Wanted], look: Look) -> dict[str, float]:
     """About how many CPU seconds it takes to make the missing pictures, and to ask after every change."""
     changes = sum(len(one.effects["logit"]) for one in imagined)
-    found = {f"rendering {missing:,} pictures": missing * look.seconds} if missing else {}
+    found = {f"rendering {len(missing):,} pictures": seconds_to_make(missing, look)} if missing else {}
     if changes:
         found[f"asking of {changes:,} changes"] = changes * seconds_to_ask(network, imagined[0])
     return found

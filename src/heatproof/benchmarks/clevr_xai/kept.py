@@ -26,7 +26,10 @@ def open_kept(
     Every question that has a heatmap counts, as in the run; with `predictions`, those that are answered right.
     """
     if run.benchmark != "clevr-xai":
-        raise HeatproofError(f"{run.files.folder} is a run of {run.benchmark}; heatmaps of clevr-xai are scored here.")
+        raise HeatproofError(
+            f"{run.files.folder} is a run of {run.benchmark}; heatmaps of clevr-xai are scored here. For heatmaps of"
+            " svea or focus give RUN/heatmaps/EXPLAINER and --benchmark."
+        )
     asked, had = str(run.manifest["configuration"]["questions"]), run.manifest["options"]["dataset"]
     if questions not in (None, asked):
         raise HeatproofError(f"{run.files.folder} is about {asked} questions, not about {questions} ones.")

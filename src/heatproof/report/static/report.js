@@ -147,13 +147,14 @@ class Leaderboard {
     this.table.tBodies[0].replaceChildren(...lines.map(line => this.row(line, heads, ranks)));
   }
 
-  // What a contest says of a line: there is one for every metric, truth and pooling, over all cases and networks.
+  // What a contest says of a line: there is one for every metric, truth and pooling over all cases and networks, and
+  // for those that are shown first one for each part of the cases and each network.
   judged(metric, asked, line) {
-    if (asked.subset || asked.model) return null;
     const [truth, pooling] = this.data.shown[metric] ?? ["", ""];
-    const wanted = [metric, asked.ground_truth ?? truth, asked.pooling ?? pooling];
-    for (const [of, t, p, target, entrants] of this.data.contests) {
-      if (of !== wanted[0] || t !== wanted[1] || p !== wanted[2] || (line.target && target !== line.target)) continue;
+    const wanted = [metric, asked.ground_truth ?? truth, asked.pooling ?? pooling, asked.subset ?? "all", asked.model ?? ""];
+    for (const [of, t, p, target, subset, model, entrants] of this.data.contests) {
+      if ([of, t, p, subset, model].some((value, place) => value !== wanted[place])) continue;
+      if (line.target && target !== line.target) continue;
       const mine = entrants.find(entrant => entrant[0] === line.explainer && entrant[1] === line.target);
       if (mine) return mine;
     }
