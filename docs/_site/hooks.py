@@ -36,7 +36,10 @@ SECTIONS = {
         *("svea.md", "svea*.md", "focus.md", "focus*.md", "clevr-xai.md", "clevr*.md", "vqa-network.md"),
         *("benchmarks/*.md", "masks*.md", "scene-logic.md"),
     ],
-    "Explainers": ["explainers/*.md", "transformers*.md"],
+    "Explainers": [
+        *(f"explainers/{name}.md" for name in ("gradient", "cam", "propagation", "perturbation", "attention")),
+        *("transformers*.md", "explainers/floors.md", "explainers/yours.md", "explainers/*.md"),
+    ],
     "Fact sheets": ["sheets/index.md", "sheets/*.md"],
     "Metrics": ["metrics.md", "metrics/*.md", "survival*.md", "removal*.md", "segmentation*.md"],
     "How to": [
@@ -248,12 +251,16 @@ def api_page() -> str:
 
 
 def nav(pages: list[str]) -> list[Any]:
-    """All pages under their sections."""
+    """All pages under their sections; those of many that are alike fold behind the page that lists them."""
     left, found = sorted(pages), []
     for title, patterns in SECTIONS.items():
         chosen = [page for pattern in patterns for page in left if fnmatch(page, pattern)]
         chosen = list(dict.fromkeys(chosen))
         left = [page for page in left if page not in chosen]
-        if chosen:
-            found.append({title: chosen[0]} if title == "Home" else {title: chosen})
+        if title == "Home":
+            found.append({title: chosen[0]})
+        elif title == "Fact sheets":
+            found.append({title: [chosen[0], {"By name": chosen[1:]}]})
+        elif chosen:
+            found.append({title: chosen})
     return found

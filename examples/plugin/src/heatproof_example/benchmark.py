@@ -45,6 +45,7 @@ class Halves(hp.Benchmark):
     """
 
     title, paper, metrics = "Halves of signals", "", ("mass_accuracy",)
+    quantities = ("logit",)  # what raises one class's probability lowers the other's, so both halves speak for that
     default_explainers = ("gradient", "squared_gradient", "random", "oracle")
     signals: int = hp.option(20, "How many signals.")
 
