@@ -14,7 +14,7 @@ from math import gcd, prod
 import torch
 from torch import Tensor
 
-from heatproof.explainers.watching import Call
+from heatproof.explainers.watching import Call, tensors_in
 
 FURTHER_TOKENS = 8
 """The most tokens beside the grid: class, distillation, registers."""
@@ -33,6 +33,10 @@ MOVES = {"roll", "flip", "rot90"}
 PICK = "index_select"
 JOINS = {"cat", "concat", "concatenate"}
 CUTS = {"__getitem__", "slice", "narrow", "pad", "constant_pad_nd"}
+PARTS = CUTS | {
+    "split", "split_with_sizes", "unsafe_split", "chunk", "unsafe_chunk", "tensor_split", "hsplit", "vsplit", "dsplit",
+}  # fmt: skip
+"""Functions that may give a part of the input only, such as its left half."""
 ALONG_THE_LAST = {"linear", "multi_head_attention_forward"}
 """Functions that mix what lies along the last axis."""
 TOKEN_LAYERS = ("linear", "attention_forward", "_norm")
@@ -40,6 +44,8 @@ TOKEN_NORMS = {"layer_norm", "rms_norm"}
 RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 EVEN = 1.5
 """How much more one dimension may shrink than another for the whole to be still there."""
+MOST = 2 / 3
+"""A cut that leaves less of a dimension leaves a part of the input; one that leaves more takes an edge off."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,9 @@ class Places:
     worked_on: bool = False
     """Whether it comes from what a layer made of tokens, so that these are more than maps in another order."""
     gone: bool = False
-    """Whether it has no places at all, but frequencies."""
+    """Whether it has no places at all, but frequencies, or those of a part of the input."""
+    least: tuple[int, ...] = ()
+    """The smallest extents on the way here: what goes beyond them is an edge."""
 
     @property
     def tokens(self) -> bool:
@@ -83,14 +91,18 @@ class Places:
         return values
 
     def lost(self, shape: Sequence[int]) -> Places:
-        return Places(tuple(shape), self.extent, deep=self.deep)
+        return Places(tuple(shape), self.extent, deep=self.deep, least=self.least)
 
     def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
-        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep)
+        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep, least=self.least_with(extent))
+
+    def least_with(self, extent: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(min, self.least, extent)) if len(self.least) == len(extent) else tuple(extent)
 
 
 def places_of_inputs(inputs: Tensor) -> Places:
-    return Places(tuple(inputs.shape), tuple(inputs.shape[2:]), tuple(range(2, inputs.ndim)))
+    extent = tuple(inputs.shape[2:])
+    return Places(tuple(inputs.shape), extent, tuple(range(2, inputs.ndim)), least=extent)
 
 
 def follow(call: Call | None, shape: Sequence[int], parents: Sequence[Places], inputs: Places) -> Places:
@@ -128,6 +140,8 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
         return parent if shape == parent.shape else Places(shape)
     if name == PICK and parent.are_known and any(shape[axis] != parent.shape[axis] for axis in parent.space):
         return Places(shape)  # some places of all
+    if name in PARTS and parent.are_known and not parent.tokens and gives_a_part(call, shape, parent):
+        return Places(shape, gone=True)
     if name in ALONG_THE_LAST and parent.are_known and len(parent.shape) - 1 in parent.space:
         return Places(shape)  # each value holds all places
     if name in MOVES or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
@@ -165,6 +179,24 @@ def permuted(parent: Places, order: Sequence[int]) -> Places:
     return replace(parent, shape=shape, batch=order.index(parent.batch), space=tuple(space))
 
 
+def gives_a_part(call: Call | None, shape: tuple[int, ...], parent: Places) -> bool:
+    """Whether the output has less than most of the places along a dimension, seen on their numbers; steps do not."""
+    if call is None or len(shape) != len(parent.shape):
+        return False
+    for axis, least in zip(parent.space, parent.least, strict=True):
+        if shape[axis] >= MOST * least:
+            continue
+        numbers = torch.arange(parent.shape[axis]).view([-1 if axis == other else 1 for other in range(len(shape))])
+        try:
+            found = call.func(numbers.expand(parent.shape), *call.args[1:], **call.kwargs)
+        except (RuntimeError, TypeError, IndexError):
+            return False
+        for part in tensors_in([found]):
+            if part.shape == shape and part.numel() and int(part.max() - part.min()) + 1 < MOST * least:
+                return True
+    return False
+
+
 def made_maps(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     """What a convolution returns, if the places of its argument were where a convolution expects them."""
     if len(shape) != len(inputs.shape) or shape[0] != inputs.shape[0]:
@@ -191,7 +223,7 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
     if name in CUTS and min(lengths) > 0:
         ratios = [old / new for old, new in zip(parent.extent, lengths, strict=True)]
         if max(ratios) < EVEN * min(ratios):
-            return replace(parent, shape=shape, extent=lengths)
+            return replace(parent, shape=shape, extent=lengths, least=parent.least_with(lengths))
     return None
 
 
