@@ -399,6 +399,52 @@ def test_layers_that_see_a_part_of_the_input_are_refused(
         heatproof.explain(model, random_inputs(2, 3, 16, 16), method, target=1, **more)
 
 
+@pytest.mark.parametrize(
+    "move",
+    [lambda maps: maps.flip(-1), lambda maps: maps.roll(3, 2), lambda maps: torch.rot90(maps, 1, (2, 3)).relu() * 2],
+)
+def test_maps_that_were_moved_are_no_layer(move: Callable[[Tensor], Tensor]) -> None:
+    """A mirror image was laid over the picture. Reference: a hook on what was moved."""
+    model, inputs = drawn(Cutting(as_it_is, lambda maps: F.relu(move(maps)))), random_inputs(2, 3, 16, 16)
+    assert read(model, inputs) == "convs"
+    found = heatproof.explain(model, inputs, "grad_cam", target=1)
+    torch.testing.assert_close(found, hooked_grad_cam(model, inputs, model.convs))
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda maps: maps.flip(-1).mul(2).flip(-1),
+        lambda maps: maps.roll((2, 3), (2, 3)).tanh().roll((-2, -3), (2, 3)),
+        lambda maps: torch.rot90(torch.rot90(maps, 1, (2, 3)), 3, (2, 3)),
+        lambda maps: maps.flip(1),
+    ],
+)
+def test_maps_that_were_moved_and_came_back_are_a_layer(move: Callable[[Tensor], Tensor]) -> None:
+    model, inputs = drawn(Cutting(lambda given: given.flip(1), lambda maps: F.relu(move(maps)))), torch.ones(1, 3, 8, 8)
+    assert read(model, inputs) == "/relu"
+
+
+@pytest.mark.parametrize(("places", "width"), [(16, 8), (16, 16)])
+def test_features_of_latents_are_no_places(places: int, width: int) -> None:
+    """As many as places, or half, by chance: the features were laid over the signal. What they were made of is read."""
+
+    class Latents(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.queries = nn.Linear(3, width), nn.Parameter(torch.randn(1, 5, width))
+            self.looks = nn.MultiheadAttention(width, 2, batch_first=True)
+            self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, 4)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            tokens = self.tokens(inputs.mT)
+            seen, _ = self.looks(self.queries.expand(len(inputs), -1, -1), tokens, tokens)
+            logits: Tensor = self.out(F.gelu(self.norm(seen)).mean(1))
+            return logits
+
+    assert read(drawn(Latents()), random_inputs(2, 3, places)).startswith(("tokens", "looks/"))
+
+
 def test_what_causal_convolutions_are_cut_to_is_the_whole() -> None:
     """Padding on both sides, and what is too much cut off: the usual way, longer than the signal itself."""
 

@@ -8,7 +8,7 @@ may be maps, or all pairs of 64 cells. So places are followed from the input on,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
 import torch
@@ -67,6 +67,10 @@ class Places:
     """Whether it has no places at all, but frequencies, or those of a part of the input."""
     least: tuple[int, ...] = ()
     """The smallest extents on the way here: what goes beyond them is an edge."""
+    came_last: bool = False
+    """Whether space followed the channels where it was last known."""
+    moved: tuple[Tensor, Tensor] | None = field(default=None, compare=False)
+    """Numbers of the places of a case as functions moved them, and as they were; None: all are where they were."""
 
     @property
     def tokens(self) -> bool:
@@ -74,7 +78,7 @@ class Places:
 
     @property
     def are_known(self) -> bool:
-        return bool(self.space) and len(self.shape) == 2 + len(self.space)
+        return bool(self.space) and len(self.shape) == 2 + len(self.space) and self.moved is None
 
     @property
     def come_last(self) -> bool:
@@ -91,7 +95,10 @@ class Places:
         return values
 
     def lost(self, shape: Sequence[int]) -> Places:
-        return Places(tuple(shape), self.extent, deep=self.deep, least=self.least)
+        came_last = self.come_last if self.are_known else self.came_last
+        return Places(
+            tuple(shape), self.extent, deep=self.deep, least=self.least, came_last=came_last, moved=self.moved
+        )
 
     def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
         return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep, least=self.least_with(extent))
@@ -144,7 +151,9 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
         return Places(shape, gone=True)
     if name in ALONG_THE_LAST and parent.are_known and len(parent.shape) - 1 in parent.space:
         return Places(shape)  # each value holds all places
-    if name in MOVES or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
+    if call is not None and name in MOVES:
+        return after_move(call, shape, parent)
+    if parent.moved is not None or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
         return parent.lost(shape)
     if call is not None and name in PERMUTATIONS and (order := permutation(call, parent.shape)):
         return permuted(parent, order)
@@ -169,6 +178,28 @@ def permutation(call: Call, shape: Sequence[int]) -> tuple[int, ...] | None:
     if not isinstance(moved, Tensor) or sorted(moved.shape) != list(stand_in.shape):
         return None
     return tuple(length - 2 for length in moved.shape)
+
+
+def after_move(call: Call, shape: tuple[int, ...], parent: Places) -> Places:
+    """Places behind a function that moves values, seen on the numbers of places; back where they were they are known
+    again."""
+    now, before = parent.moved or (numbers_of(parent),) * 2
+    if now.ndim != len(shape) or now.shape[1:] != parent.shape[1:]:
+        return parent.lost(shape)
+    try:
+        now = call.func(now, *call.args[1:], **call.kwargs)
+    except (RuntimeError, TypeError, IndexError):
+        return Places(shape)
+    if now.shape == before.shape and torch.equal(now, before):
+        return parent if parent.are_known else replace(parent.lost(shape), moved=None)
+    return replace(parent.lost(shape), moved=(now, before))
+
+
+def numbers_of(places: Places) -> Tensor:
+    """A number for each place of a case, the same for all channels; where places are not known, for each value."""
+    axes = places.space if places.are_known else range(1, len(places.shape))
+    lengths = [length if axis in axes else 1 for axis, length in enumerate(places.shape)]
+    return torch.arange(prod(lengths)).view(lengths).expand(1, *places.shape[1:])
 
 
 def permuted(parent: Places, order: Sequence[int]) -> Places:
@@ -234,12 +265,14 @@ def by_shape(name: str, shape: tuple[int, ...], parent: Places, inputs: Places) 
     for extent in extents_within(parent):
         further = FURTHER_TOKENS if parent.deep else 0
         found = [parent.at(shape, space, extent) for space in spaces(shape, extent, len(inputs.space), further)]
-        if extent != parent.extent and parent.deep:
-            found = [places for places in found if not places.tokens]
+        if extent != parent.extent and parent.deep and len(shape) == 3:
+            found = []  # as many tokens, or features of latents, as places by chance
         if name in ALONG_THE_LAST:  # what it has made lies there
             found = [places for places in found if len(shape) - 1 not in places.space]
         if parent.are_known:  # without a permutation, what followed the channels still does
             found = [places for places in found if places.come_last == parent.come_last]
+        elif parent.deep and len(shape) == 3:  # features of latents may be as many as places
+            found = [places for places in found if places.come_last == parent.came_last]
         if found:
             return found[0] if len(found) == 1 else parent.lost(shape)
     return parent.lost(shape)
