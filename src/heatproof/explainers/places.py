@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from heatproof.explainers.relevance_kinds import SHAPES
-from heatproof.explainers.watching import Call
+from heatproof.explainers.watching import Call, tensors_in
 
 FURTHER_TOKENS = 8
 """The most tokens beside the grid: class, distillation, registers."""
@@ -34,6 +34,10 @@ MOVES = {"roll", "flip", "rot90"}
 PICK = "index_select"
 JOINS = {"cat", "concat", "concatenate"}
 CUTS = {"__getitem__", "slice", "narrow", "pad", "constant_pad_nd"}
+PARTS = CUTS | {
+    "split", "split_with_sizes", "unsafe_split", "chunk", "unsafe_chunk", "tensor_split", "hsplit", "vsplit", "dsplit",
+}  # fmt: skip
+"""Functions that may give a part of the input only, such as its left half."""
 ALONG_THE_LAST = {"linear", "multi_head_attention_forward"}
 """Functions that mix what lies along the last axis."""
 TOKEN_LAYERS = ("linear", "attention_forward", "_norm")
@@ -45,6 +49,8 @@ MOST_CELLS = 2**25
 """Values of a tensor whose cells are followed one by one."""
 EVEN = 1.5
 """How much more one dimension may shrink than another for the whole to be still there."""
+MOST = 2 / 3
+"""A cut that leaves less of a dimension leaves a part of the input; one that leaves more takes an edge off."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Places:
     worked_on: bool = False
     """Whether it comes from what a layer made of tokens, so that these are more than maps in another order."""
     gone: bool = False
-    """Whether it has no places at all, but frequencies."""
+    """Whether it has no places at all, but frequencies, or those of a part of the input."""
     shuffled: bool = False
     """Whether its cells were put into another order, so that lengths do not tell what is where."""
     order: Tensor | None = field(default=None, compare=False, repr=False)
@@ -71,6 +77,12 @@ class Places:
     moved_from: tuple[int, ...] = ()
     behind: int = 0
     """Further tokens that stand behind the grid; the others stand before it."""
+    least: tuple[int, ...] = ()
+    """The smallest extents on the way here: what goes beyond them is an edge."""
+    came_last: bool = False
+    """Whether space followed the channels where it was last known."""
+    moved: tuple[Tensor, Tensor] | None = field(default=None, compare=False)
+    """Numbers of the places of a case as functions moved them, and as they were; None: all are where they were."""
 
     @property
     def tokens(self) -> bool:
@@ -78,7 +90,7 @@ class Places:
 
     @property
     def are_known(self) -> bool:
-        return bool(self.space) and len(self.shape) == 2 + len(self.space)
+        return bool(self.space) and len(self.shape) == 2 + len(self.space) and self.moved is None
 
     @property
     def come_last(self) -> bool:
@@ -97,14 +109,21 @@ class Places:
         return values
 
     def lost(self, shape: Sequence[int]) -> Places:
-        return Places(tuple(shape), self.extent, deep=self.deep, shuffled=self.shuffled, behind=self.behind)
+        came_last = self.come_last if self.are_known else self.came_last
+        kept = replace(self, space=(), batch=0, worked_on=False, gone=False, order=None, moved_from=())
+        return replace(kept, shape=tuple(shape), came_last=came_last)
 
     def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
-        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep, behind=self.behind)
+        least = self.least_with(extent)
+        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep, least=least, behind=self.behind)
+
+    def least_with(self, extent: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(min, self.least, extent)) if len(self.least) == len(extent) else tuple(extent)
 
 
 def places_of_inputs(inputs: Tensor) -> Places:
-    return Places(tuple(inputs.shape), tuple(inputs.shape[2:]), tuple(range(2, inputs.ndim)))
+    extent = tuple(inputs.shape[2:])
+    return Places(tuple(inputs.shape), extent, tuple(range(2, inputs.ndim)), least=extent)
 
 
 def follow(call: Call | None, shape: Sequence[int], parents: Sequence[Places], inputs: Places) -> Places:
@@ -145,9 +164,13 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
         return parent if shape == parent.shape else Places(shape)
     if name == PICK and parent.are_known and any(shape[axis] != parent.shape[axis] for axis in parent.space):
         return Places(shape)  # some places of all
+    if name in PARTS and parent.are_known and not parent.tokens and gives_a_part(call, shape, parent):
+        return Places(shape, gone=True)
     if name in ALONG_THE_LAST and parent.are_known and len(parent.shape) - 1 in parent.space:
         return Places(shape)  # each value holds all places
-    if name in MOVES or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
+    if call is not None and name in MOVES:
+        return after_move(call, shape, parent)
+    if parent.moved is not None or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
         return parent.lost(shape)
     if call is not None and name in PERMUTATIONS and (order := permutation(call, parent.shape)):
         return permuted(parent, order)
@@ -226,12 +249,52 @@ def permutation(call: Call, shape: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(length - 2 for length in moved.shape)
 
 
+def after_move(call: Call, shape: tuple[int, ...], parent: Places) -> Places:
+    """Places behind a function that moves values, seen on the numbers of places; back where they were they are known
+    again."""
+    now, before = parent.moved or (numbers_of(parent),) * 2
+    if now.ndim != len(shape) or now.shape[1:] != parent.shape[1:]:
+        return parent.lost(shape)
+    try:
+        now = call.func(now, *call.args[1:], **call.kwargs)
+    except (RuntimeError, TypeError, IndexError):
+        return Places(shape)
+    if now.shape == before.shape and torch.equal(now, before):
+        return parent if parent.are_known else replace(parent.lost(shape), moved=None)
+    return replace(parent.lost(shape), moved=(now, before))
+
+
+def numbers_of(places: Places) -> Tensor:
+    """A number for each place of a case, the same for all channels; where places are not known, for each value."""
+    axes = places.space if places.are_known else range(1, len(places.shape))
+    lengths = [length if axis in axes else 1 for axis, length in enumerate(places.shape)]
+    return torch.arange(prod(lengths)).view(lengths).expand(1, *places.shape[1:])
+
+
 def permuted(parent: Places, order: Sequence[int]) -> Places:
     shape = tuple(parent.shape[axis] for axis in order)
     if not parent.are_known:
         return parent.lost(shape)
     space = [order.index(axis) for axis in parent.space]
     return replace(parent, shape=shape, batch=order.index(parent.batch), space=tuple(space))
+
+
+def gives_a_part(call: Call | None, shape: tuple[int, ...], parent: Places) -> bool:
+    """Whether the output has less than most of the places along a dimension, seen on their numbers; steps do not."""
+    if call is None or len(shape) != len(parent.shape):
+        return False
+    for axis, least in zip(parent.space, parent.least, strict=True):
+        if shape[axis] >= MOST * least:
+            continue
+        numbers = torch.arange(parent.shape[axis]).view([-1 if axis == other else 1 for other in range(len(shape))])
+        try:
+            found = call.func(numbers.expand(parent.shape), *call.args[1:], **call.kwargs)
+        except (RuntimeError, TypeError, IndexError):
+            return False
+        for part in tensors_in([found]):
+            if part.shape == shape and part.numel() and int(part.max() - part.min()) + 1 < MOST * least:
+                return True
+    return False
 
 
 def made_maps(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
@@ -274,7 +337,7 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
     if name in CUTS and min(lengths) > 0:
         ratios = [old / new for old, new in zip(parent.extent, lengths, strict=True)]
         if max(ratios) < EVEN * min(ratios):
-            return replace(parent, shape=shape, extent=lengths)
+            return replace(parent, shape=shape, extent=lengths, least=parent.least_with(lengths))
     return None
 
 
@@ -285,12 +348,14 @@ def by_shape(name: str, shape: tuple[int, ...], parent: Places, inputs: Places) 
     for extent in extents_within(parent):
         further = FURTHER_TOKENS if parent.deep else 0
         found = [parent.at(shape, space, extent) for space in spaces(shape, extent, len(inputs.space), further)]
-        if extent != parent.extent and parent.deep:
-            found = [places for places in found if not places.tokens]
+        if extent != parent.extent and parent.deep and len(shape) == 3:
+            found = []  # as many tokens, or features of latents, as places by chance
         if name in ALONG_THE_LAST:  # what it has made lies there
             found = [places for places in found if len(shape) - 1 not in places.space]
         if parent.are_known:  # without a permutation, what followed the channels still does
             found = [places for places in found if places.come_last == parent.come_last]
+        elif parent.deep and len(shape) == 3:  # features of latents may be as many as places
+            found = [places for places in found if places.come_last == parent.came_last]
         if found:
             return found[0] if len(found) == 1 else parent.lost(shape)
     return parent.lost(shape)
