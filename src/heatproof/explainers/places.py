@@ -110,8 +110,8 @@ class Places:
 
     def lost(self, shape: Sequence[int]) -> Places:
         came_last = self.come_last if self.are_known else self.came_last
-        kept = replace(self, space=(), batch=0, worked_on=False, gone=False, order=None, moved_from=())
-        return replace(kept, shape=tuple(shape), came_last=came_last)
+        nowhere = Places(tuple(shape), self.extent, deep=self.deep, least=self.least, behind=self.behind)
+        return replace(nowhere, came_last=came_last, shuffled=self.shuffled, moved=self.moved)
 
     def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
         least = self.least_with(extent)
