@@ -135,3 +135,17 @@ def test_items_are_asked_for_when_a_thread_will_soon_be_free():
         for place, found in enumerate(in_turn(lambda item: item, items())):
             assert found == place
             assert len(asked) <= place + 3
+
+
+def test_an_interrupt_does_not_wait_for_what_is_under_way():
+    """Reference: the event that it waits for, which comes afterwards."""
+    go_on, ended = threading.Event(), []
+
+    def items():
+        yield 0
+        raise KeyboardInterrupt
+
+    with side_by_side(2), pytest.raises(KeyboardInterrupt):
+        list(in_turn(lambda item: ended.append(go_on.wait(10)), items()))
+    assert not ended
+    go_on.set()

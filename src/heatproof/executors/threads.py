@@ -39,11 +39,14 @@ def in_turn(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
     if threads == 1:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[Result]] = deque()
+    try:
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:  # who is interrupted does not wait for what is under way
+        pool.shutdown(wait=False, cancel_futures=True)
