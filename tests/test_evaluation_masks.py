@@ -202,6 +202,9 @@ def test_classes_of_coco(tmp_path):
     found = values(run, "m", "mass_accuracy", "sum_pos")
     assert found == pytest.approx({"a.cat": 0.5, "a.dog": 0.25, "b": 0.04})
     assert "class:dog" in set(run.leaderboard()["subset"])
+    np.savez(tmp_path / "m2.npz", **{"a.dgo": even})
+    with pytest.raises(HeatproofError, match=r"heatmaps .a\.dgo. is called like a mask of .*a\.cat, a\.dog, b\.dog"):
+        evaluate(tmp_path / "m2.npz", masks=path, boxes=True, out=tmp_path / "run2")
     np.savez(tmp_path / "n.npz", a=even)
     with pytest.raises(HeatproofError, match=r"masks of cat, dog: call its heatmaps a\.cat"):
         evaluate(tmp_path / "n.npz", masks=path, boxes=True, out=tmp_path / "run2")

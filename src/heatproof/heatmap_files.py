@@ -224,7 +224,7 @@ def load_npy(path: Path) -> NDArray[Any]:
         if kind and file.seek(0, 2) - HEADER == math.prod(shape) * np.dtype(kind).itemsize <= MOST_READ:
             file.seek(HEADER)
             array = np.empty(shape, kind)
-            if file.readinto(array.reshape(-1).view(np.uint8)) == array.nbytes:
+            if file.readinto(array.reshape(-1).view(np.uint8).data) == array.nbytes:
                 return array
     loaded: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
     return loaded
@@ -237,7 +237,7 @@ def plain_header(head: bytes) -> tuple[tuple[int, ...], str]:
     try:
         if np.lib.format.read_magic(file) == (1, 0):
             shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
-            if not by_columns and dtype.kind in NUMBERS and math.prod(shape) and file.tell() == HEADER:
+            if not by_columns and dtype.kind in NUMBERS and math.prod(shape) > 0 and file.tell() == HEADER:
                 return shape, dtype.str
     except ValueError:
         pass  # damaged, or with a longer header: not plain

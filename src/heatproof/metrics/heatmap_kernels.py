@@ -298,7 +298,7 @@ def ordered_twice(
         key = np.int64(sizes[n])
         whole = (((key >> 2) + least - 1) << 1) | ((key >> 1) & 1)
         sizes[n] = positives[place] = whole
-        place += 1 - (key & 1)
+        place += int(1 - (key & 1))
     begin(sizes, none, none_inside)
     begin(positives, cut, cut_inside)
     zeros[0], zeros[1] = none, cut
@@ -393,16 +393,16 @@ def two_classes(
         steps[0, last], steps[1, last] = hits, taken
         last += more > 0
         more = 0
-    return precisions(steps[0, :last], steps[1, :last]) / count
+    return float(precisions(steps[0, :last], steps[1, :last])) / count
 
 
 @njit(fastmath={"reassoc"}, **options)  # type: ignore[untyped-decorator]
 def precisions(hits: NDArray[np.int32], taken: NDArray[np.int32]) -> float:
     """The sum over all hits of the share of hits among what is taken by then; several at a time."""
-    total = hits[0] * (hits[0] / taken[0])
+    total = float(hits[0]) * (hits[0] / taken[0])
     for n in range(1, len(hits)):
         total += (hits[n] - hits[n - 1]) * (hits[n] / taken[n])
-    return total
+    return float(total)
 
 
 @njit(**options)  # type: ignore[untyped-decorator]

@@ -19,7 +19,7 @@ from heatproof.benchmarks.masks.rows import FACTS, METRICS, TRUTH
 from heatproof.benchmarks.sample import pictures_kept, stratified
 from heatproof.cases import Chunk
 from heatproof.errors import HeatproofError
-from heatproof.heatmap_files import Heatmaps, few, open_heatmaps
+from heatproof.heatmap_files import SHOWN, Heatmaps, few, open_heatmaps
 from heatproof.lazy import np, pl
 from heatproof.metrics.mask_scores import INSIDE
 from heatproof.pooling import poolings as known_poolings
@@ -63,7 +63,8 @@ def open_vendors(
     items = matching(source, there)
     if not items:
         raise HeatproofError(
-            f"none of the heatmaps ({few(sorted(there))}) is called like a mask of {masks} ({few(list(source.names))})."
+            f"none of the heatmaps ({few(sorted(there))}) is called like a mask of {masks}"
+            f" ({few(wanted_names(source))})."
         )
     held = HeldMasks(source)
     good, problems, digest = readable(items, held, progress)
@@ -123,6 +124,12 @@ def left_out(what: str, names: Sequence[str]) -> list[str]:
 def unclassed(source: MaskSource) -> Sequence[str]:
     """The masks that a heatmap should be for; none where masks have classes, of which some may be meant only."""
     return [] if source.knows_classes else source.names
+
+
+def wanted_names(source: MaskSource) -> list[str]:
+    """What the first heatmaps should be called: as their masks, where these have classes with the class."""
+    names = source.names[: SHOWN + 1]
+    return [f"{name}.{label}" if label else name for name in names for label in source.classes(name) or ("",)]
 
 
 def matching(source: MaskSource, there: set[str]) -> list[Item]:
