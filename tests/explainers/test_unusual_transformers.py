@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +17,7 @@ from reference.explainers import stretch
 
 PICTURES = torch.randn(3, 2, 9, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 ATTENTION = ["raw_attention", "attention_rollout", "chefer", "le_grad"]
+COMPOSITES = ["attn_lrp", "attn_lrp_gamma", "cp_lrp"]
 CP = {"composite": "cp_lrp", "gamma": 0, "epsilon": 1e-12}
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
@@ -284,3 +286,19 @@ def test_products_may_be_changed_in_place() -> None:
         expected = (model(PICTURES) - model(0 * PICTURES))[:, 1]
     found = explained(model, "deep_lift", baseline="zero").flatten(1).sum(1)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def tensors_alive() -> int:
+    gc.collect()
+    return sum(type(thing) is Tensor for thing in gc.get_objects())
+
+
+@pytest.mark.parametrize("spec", ["chefer:weights=relevance", "le_grad", *(f"lrp:composite={c}" for c in COMPOSITES)])
+def test_nothing_of_a_pass_stays_in_memory(spec: str) -> None:
+    """A node that holds its own output is never freed: memory grew by the whole pass with each call."""
+    model = seeded(None, 7, Joined(1, 0, lambda tokens: tokens[:, 0]))
+    explained(model, spec)  # layers that are found once are remembered
+    before = tensors_alive()
+    for _ in range(3):
+        explained(model, spec)
+    assert tensors_alive() == before

@@ -199,15 +199,6 @@ TRANSFORMERS = [
         refuses=ATTENTION | NO_RECTIFIER,
         not_run=WIDE,
     ),
-    Network(
-        "Hiera, tokens in the order of windows (timm)",
-        "transformer",
-        timm("hiera_tiny_224", img_size=64),
-        (3, 64, 64),
-        Layer("patch_embed", layout="tokens", grid=(16, 16)),
-        refuses=ATTENTION | NO_RECTIFIER,
-        not_run=WIDE,
-    ),
 ]
 
 MIXERS = [

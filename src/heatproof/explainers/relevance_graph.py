@@ -154,12 +154,15 @@ class RelevanceGraph(Watching):
         return super().watch_in_place(call, place)
 
     def keep(self, tensor: Tensor) -> Tensor:
-        """What the tensor holds now; the model may change it later."""
+        """What the tensor holds now; the model may change it later.
+
+        Always another tensor: a node that held its own output would never be freed.
+        """
         if self.copies:
             return tensor.detach().clone()
         if not tensor.is_inference():
             self.kept.append((tensor, tensor._version))
-        return tensor.detach() if tensor.requires_grad else tensor
+        return tensor.detach()
 
     @property
     def changed(self) -> bool:
