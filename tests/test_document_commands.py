@@ -48,6 +48,7 @@ OTHERS = {
     r"^make ": "each target is a job of its own; tests/test_makefile.py and tests/test_documents.py know them all",
     r"^python -m (benchmarks|chaos)": "measurements of minutes to hours",
     r"^(ray start|kubectl) ": "they take a cluster",
+    r"^pip install ": "the packages of an environment; tests/test_documents.py holds the list to pyproject.toml",
     r"^mlcroissant ": "tests/clevr runs it on a data set of ours",
     r"^(DATA=|cat >|label,index|n\d{8},\d+|END$|export OMP_NUM_THREADS)": "words of the shell",
 }

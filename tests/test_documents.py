@@ -8,12 +8,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import typer
+from packaging.requirements import Requirement
 from typer.core import TyperGroup
 
 from fences import blocks, without_blocks
@@ -178,6 +180,12 @@ def test_links_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_packages_without_torch_are_all_the_others():
+    (named,) = re.findall(r"^pip install (cloudpickle .*)$", (ROOT / "docs" / "evaluate.md").read_text(), re.MULTILINE)
+    needed = [Requirement(text) for text in metadata.requires("heatproof") or []]
+    assert {*named.split(), "torch"} == {package.name for package in needed if package.marker is None}
 
 
 def test_make_targets_that_are_named_exist():

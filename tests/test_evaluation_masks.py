@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,10 @@ import pytest
 from PIL import Image
 
 from heatproof.api import evaluate
+from heatproof.benchmarks.masks.held import HeldMasks
+from heatproof.benchmarks.masks.readers import MaskPictures, Values
 from heatproof.errors import HeatproofError
+from heatproof.heatmap_files import load_npy
 from heatproof.metrics.mask_scores import score_masks, score_signed
 from no_torch import call_without_torch
 from own_lines import own
@@ -112,6 +116,59 @@ def test_what_does_not_match_is_said(masks, tmp_path):
         evaluate(vendor(tmp_path / "two", 2), masks=masks, out=tmp_path / "x")
 
 
+def test_masks_are_read_once_as_far_as_there_is_room(masks, monkeypatch):
+    """Whatever is held is what was read: object, background and void, of any size."""
+    read: list[str] = []
+    source = MaskPictures(masks, Values(255, 0, 128))
+    whole = MaskPictures.truth
+    monkeypatch.setattr(MaskPictures, "truth", lambda self, name, label: read.append(name) or whole(self, name, label))
+    roomy, full = HeldMasks(source), HeldMasks(source)
+    full.room = 0
+    for _ in range(2):
+        for name in SIZES:
+            for held in (roomy, full):
+                found = held.truth(name, "")
+                np.testing.assert_array_equal(found, whole(source, name, ""))
+                assert found.dtype == np.uint8
+    assert len(read) == 3 * len(SIZES)
+    assert pickle.loads(pickle.dumps(roomy)).held == {}
+
+
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "?", "i2", "<f2"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_files_are_read_as_numpy_reads_them(tmp_path, kind, order):
+    heatmap = np.asarray(np.random.default_rng(0).normal(size=(3, 5, 4)).round(1) * 10, dtype=kind, order=order)
+    np.save(tmp_path / "a.npy", heatmap)
+    found = load_npy(tmp_path / "a.npy")
+    assert (found.dtype, found.shape) == (heatmap.dtype, heatmap.shape)
+    np.testing.assert_array_equal(found, heatmap)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "longer", "lies", "words", "objects"])
+def test_damaged_files_fail_as_numpy_lets_them(tmp_path, damage):
+    """A header that says more than there is takes no memory."""
+    path = tmp_path / "a.npy"
+    heatmap = np.array([["a"]]) if damage == "words" else np.array([{}]) if damage == "objects" else np.ones((20, 30))
+    np.save(path, heatmap, allow_pickle=True)
+    content = path.read_bytes()
+    lies = content.replace(b"(20, 30), }      ", b"(200000, 3000), }")
+    path.write_bytes({"empty": b"", "cut": content[:-9], "longer": content + b"12", "lies": lies}.get(damage, content))
+    try:
+        expected = np.load(path, mmap_mode="r")
+    except Exception as problem:
+        with pytest.raises(type(problem)):
+            load_npy(path)
+    else:
+        np.testing.assert_array_equal(load_npy(path), expected)
+
+
+def test_masks_that_tell_nothing_are_an_error(tmp_path):
+    np.savez(tmp_path / "masks.npz", a=np.ones((4, 5), bool), b=np.zeros((4, 5), bool))
+    np.savez(tmp_path / "maps.npz", a=np.ones((4, 5)), b=np.ones((4, 5)))
+    with pytest.raises(HeatproofError, match=r"no mask of .* has both object and background"):
+        evaluate(tmp_path / "maps.npz", masks=tmp_path / "masks.npz", out=tmp_path / "run")
+
+
 def test_names_and_what_is_not_for_masks(masks, tmp_path):
     one, two = vendor(tmp_path / "x" / "maps", 1), vendor(tmp_path / "y" / "maps", 2)
     run = evaluate([one, two], masks=masks, void_value=128, out=tmp_path / "run", poolings=["sum_pos"])
@@ -145,6 +202,9 @@ def test_classes_of_coco(tmp_path):
     found = values(run, "m", "mass_accuracy", "sum_pos")
     assert found == pytest.approx({"a.cat": 0.5, "a.dog": 0.25, "b": 0.04})
     assert "class:dog" in set(run.leaderboard()["subset"])
+    np.savez(tmp_path / "m2.npz", **{"a.dgo": even})
+    with pytest.raises(HeatproofError, match=r"heatmaps .a\.dgo. is called like a mask of .*a\.cat, a\.dog, b\.dog"):
+        evaluate(tmp_path / "m2.npz", masks=path, boxes=True, out=tmp_path / "run2")
     np.savez(tmp_path / "n.npz", a=even)
     with pytest.raises(HeatproofError, match=r"masks of cat, dog: call its heatmaps a\.cat"):
         evaluate(tmp_path / "n.npz", masks=path, boxes=True, out=tmp_path / "run2")

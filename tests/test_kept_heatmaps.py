@@ -16,6 +16,7 @@ from heatproof.benchmarks.clevr_xai import ClevrXai
 from heatproof.clevr import open_dataset
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.ground_truth import make_masks
+from heatproof.clevr.shipped import shipped_dataset
 from heatproof.cli import main
 from heatproof.errors import HeatproofError
 from heatproof.models.vqa import Vqa
@@ -111,6 +112,17 @@ def test_heatmaps_may_lie_elsewhere(run, world, tmp_path):
     assert found["value"].equals(expected["value"])
     with pytest.raises(HeatproofError, match="is about simple questions: give --questions simple"):
         evaluate(copy, dataset=world, out=tmp_path / "b", questions="complex")
+
+
+def test_the_data_set_that_ships_is_named_by_its_word(tmp_path, monkeypatch):
+    """By the run that kept its heatmaps, and for heatmaps without a run."""
+    monkeypatch.chdir(tmp_path)
+    given = {"dataset": "shipped", "explainers": ["random"], "limit": 4, "poolings": ["max_norm"]}
+    run = heatproof.run("clevr-xai", **given, keep_heatmaps=True, out="run")
+    assert scores_of(evaluate("run", out="again")).equals(scores_of(run), null_equal=True)
+    shipped = open_dataset(shipped_dataset()).questions("simple")[:3]
+    np.savez("maps.npz", **{str(question.index): np.ones((3, 8, 8)) for question in shipped})
+    assert len(evaluate("maps.npz", dataset="shipped", out="maps").scores()["question_index"].unique()) == 3
 
 
 def test_predictions_of_one_s_own_choose_among_a_runs_heatmaps(run, world, tmp_path):

@@ -29,6 +29,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> HeatproofError:
     return HeatproofError(f"unknown {kind} {name!r}. {hint}")
 
 
+def words_of(problem: BaseException) -> str:
+    """Kind and message of an error of anybody's, whatever its message does."""
+    kind = type(problem).__name__
+    try:
+        return f"{kind}: {problem}"
+    except Exception:
+        return f"{kind}, whose message cannot be had"
+
+
 def is_panic(problem: BaseException) -> bool:
     """Whether a library written in Rust (polars) met what it had not thought of; that is no Exception."""
     return type(problem).__name__ == "PanicException"
@@ -39,4 +48,4 @@ def is_out_of_memory(problem: BaseException) -> bool:
     if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
         return True
     words = ("can't allocate memory", "MPS backend out of memory")
-    return isinstance(problem, RuntimeError) and any(part in str(problem) for part in words)
+    return isinstance(problem, RuntimeError) and any(part in words_of(problem) for part in words)

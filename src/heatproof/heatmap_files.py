@@ -9,9 +9,12 @@ no torch.
 from __future__ import annotations
 
 import hashlib
+import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +29,10 @@ NAMES = ("case", "question_index")
 NUMBERS = "bfiu"
 """Kinds of arrays: truth values, floats, integers with a sign and without."""
 SHOWN = 5
+HEADER = 128
+"""Bytes before the numbers, as numpy writes them unless there is much to say."""
+MOST_READ = 2**22
+"""Bytes of numbers that are read at once."""
 MOST_CHANNELS = 1024
 """Of a heatmap: all of a chunk get as many as the one that has most."""
 PICTURES = (".png", ".tif", ".tiff")
@@ -211,9 +218,30 @@ def named(path: Path, names: list[str], read: Callable[[str], NDArray[Any]]) -> 
 
 
 def load_npy(path: Path) -> NDArray[Any]:
-    """Mapped, so that a file takes no memory before its shape was looked at."""
+    """A small plain file is read, which is quick; others are mapped, to take no memory before their shape is known."""
+    with path.open("rb", buffering=0) as file:
+        shape, kind = plain_header(file.read(HEADER))
+        if kind and file.seek(0, 2) - HEADER == math.prod(shape) * np.dtype(kind).itemsize <= MOST_READ:
+            file.seek(HEADER)
+            array = np.empty(shape, kind)
+            if file.readinto(array.reshape(-1).view(np.uint8).data) == array.nbytes:
+                return array
     loaded: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
     return loaded
+
+
+@lru_cache(maxsize=256)
+def plain_header(head: bytes) -> tuple[tuple[int, ...], str]:
+    """Shape and kind of the numbers in a .npy file that begins so; no kind where it is not as most files are."""
+    file = io.BytesIO(head)
+    try:
+        if np.lib.format.read_magic(file) == (1, 0):
+            shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+            if not by_columns and dtype.kind in NUMBERS and math.prod(shape) > 0 and file.tell() == HEADER:
+                return shape, dtype.str
+    except ValueError:
+        pass  # damaged, or with a longer header: not plain
+    return (), ""
 
 
 def open_parts(path: Path, parts: Sequence[Path]) -> Heatmaps:
@@ -298,6 +326,7 @@ def few(entries: Sequence[object], between: str = ", ") -> str:
 
 def stamp(path: Path) -> str:
     """A hash of names, sizes and dates of a file, or of all files in a folder."""
-    files = sorted(entry for entry in path.rglob("*") if entry.is_file()) if path.is_dir() else [path]
-    about = [(str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    found = [entry for entry in path.rglob("*") if entry.is_file()] if path.is_dir() else [path]
+    known = [(str(file.relative_to(path)), file.stat()) for file in sorted(found, key=attrgetter("parts"))]
+    about = [(name, status.st_size, status.st_mtime_ns) for name, status in known]
     return hashlib.sha256(repr(about).encode()).hexdigest()[:16]

@@ -244,6 +244,15 @@ def test_values_that_nobody_named_are_an_error_before_long_work(tmp_path):
     assert recipe(images, masks, object_value=1).open(0).counts == {"": 8}
 
 
+@pytest.mark.parametrize("value", [0, 255])
+def test_masks_that_tell_nothing_are_an_error_before_long_work(tmp_path, value):
+    images, masks = world(tmp_path)
+    for file in masks.rglob("*.png"):
+        Image.fromarray(np.full_like(np.asarray(Image.open(file)), value)).save(file)
+    with pytest.raises(HeatproofError, match=r"no mask of .* has both object and background"):
+        recipe(images, masks).open(0)
+
+
 def test_classes_that_match_no_output_name_the_nearest(tmp_path):
     images, masks = world(tmp_path)
     for place in (images, masks):

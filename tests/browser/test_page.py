@@ -63,7 +63,8 @@ def test_it_opens_with_the_answer_and_what_failed(page, run):
     said = [" ".join(text.split()) for text in texts(page, "#answer .said p:not(.legend)")]
     assert said == list(run.verdict.sentences)
     words = run.story.metrics[0]
-    assert texts(page, "#answer .said p.legend") == [f"{words.title}: {words.summary}"], "no word is left unexplained"
+    meaning = words.summary.partition(": ")[0].rstrip(".")  # the formula behind it stands further down
+    assert texts(page, "#answer .said p.legend") == [f"{words.title}: {meaning}."], "no word is left unexplained"
     failed = [check for check in run.verdict.checks if check.passed is False]
     assert texts(page, "#health .failed li") == [f"{check.name}: failed. {check.text}" for check in failed]
     folded = page.find_element("css selector", "#health details")
@@ -253,6 +254,11 @@ def test_paper_has_every_column_and_keeps_colours(page):
             assert cut == []
             shown = [h for h in page.find_elements("css selector", "table.board thead th") if h.is_displayed()]
             assert len(shown) == len(page.find_elements("css selector", "table.board thead th"))
+            small = page.execute_script(
+                "const size = e => parseFloat(getComputedStyle(e).fontSize);"
+                "return [...document.querySelectorAll('.board small')].map(e => size(e) < size(e.parentElement))"
+            )
+            assert all(small), "what stands below a number is smaller than it, on paper too"
             rows = page.find_elements("css selector", ".strip tbody tr")
             assert all(row.is_displayed() for row in rows), "the first cases are on paper"
             kept = page.execute_script(

@@ -187,6 +187,21 @@ def test_pictures_are_made_once_and_those_of_other_settings_again(world, interve
     assert make_changed(wanted_of(moved.values(), intervention), folder, look).made == moves
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"blender_assets": 3}, "blender_assets must be a folder's name"),
+        ({"denoise": 5}, "denoise true or false"),
+        ({"samples": "x"}, "samples must be a whole number"),
+        ({"renderer": "pov"}, "unknown renderer 'pov'"),
+    ],
+)
+def test_settings_that_are_none_are_named(world, settings, said):
+    (world / "settings.json").write_text(json.dumps(settings))
+    with pytest.raises(HeatproofError, match=said):
+        look_of(open_dataset(world))
+
+
 def test_scenes_as_they_are_serve_all_changes_and_no_change_another(world):
     data = open_dataset(world)
     look, folder = look_of(data), folder_of(data)

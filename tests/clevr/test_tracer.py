@@ -240,6 +240,7 @@ def test_a_scene_without_jitter_is_seen_from_the_usual_place():
         ({"objects": [thing("cube", 0, 0, rotation=None)]}, r"objects\[0\].rotation must be 1 finite number"),
         ({"objects": [thing("cube", 0, 0)] * 63}, "63 objects"),
         ({"objects": [], "_render": {"key": [1, 2]}}, "_render.key must be 3 finite numbers"),
+        ({"objects": [], "_render": {"camera": [0, 0, 9]}}, "_render.camera is .0, 0, 9., straight above, below or at"),
         ({"objects": [7], "image_filename": "a.png"}, r"a.png: objects\[0\] is not an object"),
     ],
 )

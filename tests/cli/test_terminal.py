@@ -84,7 +84,7 @@ def test_no_number_goes_over_two_lines():
     """A long heading may; it used to squeeze the numbers of the columns beside it."""
     from types import SimpleNamespace
 
-    from heatproof.results import terminal
+    from heatproof.cli.run import show_board
 
     line = SimpleNamespace(short="randomised:grad_cam", is_baseline=False)
     columns = [
@@ -93,12 +93,8 @@ def test_no_number_goes_over_two_lines():
         ("skill", lambda _: "-0.04 (-0.18 to 0.00)"),
     ]
     board = SimpleNamespace(lines=[line] * 3, heading="T", columns=lambda _: columns)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal, "boards", lambda _: [board])
-        for width in (60, 72, 80, 90, 120):
-            file = io.StringIO()
-            console = Console(file=file, width=width)
-            for table in terminal.terminal(None, width):
-                console.print(table)
-            assert file.getvalue().count("-0.04 (-0.18 to 0.00)") == 3
-            assert max(map(len, file.getvalue().splitlines())) <= width
+    for width in (60, 72, 80, 90, 120):
+        file = io.StringIO()
+        show_board(board, on=Console(file=file, width=width))
+        assert file.getvalue().count("-0.04 (-0.18 to 0.00)") == 3
+        assert max(map(len, file.getvalue().splitlines())) <= width

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from executors.work import Fragile, Holder, Hungry, Poison, Square
+from executors.work import Fragile, Holder, Hungry, Leaving, Poison, Square
 from heatproof.errors import HeatproofError
 from heatproof.executors import CannotSendError, Executor, Failure
 from heatproof.executors.base import Enough
@@ -87,6 +87,13 @@ def test_what_fails_leaves_the_others_alone(executor):
     assert found[1].message == "two is not wanted."
     assert found[2].message == "ValueError: three"
     assert 'raise ValueError("three")' in found[2].details
+
+
+@pytest.mark.parametrize("executor", [InProcess(), Processes(2)], ids=str)
+def test_code_that_ends_the_process_or_has_no_words_costs_its_own_task_only(executor):
+    found = outcomes(executor, Leaving(), [1, 2, 3, 4])
+    assert (found[0], found[3]) == (1, 4)
+    assert (found[1].message, found[2].message) == ("SystemExit: 0", "WordlessError, whose message cannot be had")
 
 
 def test_a_process_that_dies_costs_its_own_task_only():

@@ -14,7 +14,7 @@ import pytest
 from executors.work import Asked
 from heatproof.executors.processes import Processes
 from heatproof.executors.set_up import FORKS, MAKER, ONE_THREAD
-from heatproof.executors.threads import each, side_by_side
+from heatproof.executors.threads import each, in_turn, side_by_side
 from running import is_running, wait_for
 
 pytestmark = pytest.mark.skipif(not FORKS, reason="workers are forked on Linux alone")
@@ -116,5 +116,36 @@ def test_threads_side_by_side_keep_the_order():
     barrier = threading.Barrier(2, timeout=10)
     with side_by_side(2):
         assert each(noted, range(4)) == [0, 2, 4, 6]
-    assert len(names) == 2
-    assert each(lambda item: threading.current_thread(), [1]) == [threading.current_thread()]
+        assert list(in_turn(noted, iter(range(4)))) == [0, 2, 4, 6]
+    assert len(names) == 4
+    for function in (each, in_turn):
+        assert list(function(lambda item: threading.current_thread(), [1])) == [threading.current_thread()]
+
+
+def test_items_are_asked_for_when_a_thread_will_soon_be_free():
+    """Those of a large run do not fit into memory together."""
+    asked = []
+
+    def items():
+        for item in range(20):
+            asked.append(item)
+            yield item
+
+    with side_by_side(2):
+        for place, found in enumerate(in_turn(lambda item: item, items())):
+            assert found == place
+            assert len(asked) <= place + 3
+
+
+def test_an_interrupt_does_not_wait_for_what_is_under_way():
+    """Reference: the event that it waits for, which comes afterwards."""
+    go_on, ended = threading.Event(), []
+
+    def items():
+        yield 0
+        raise KeyboardInterrupt
+
+    with side_by_side(2), pytest.raises(KeyboardInterrupt):
+        list(in_turn(lambda item: ended.append(go_on.wait(10)), items()))
+    assert not ended
+    go_on.set()

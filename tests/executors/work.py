@@ -45,6 +45,25 @@ class Fragile:
         return task
 
 
+class WordlessError(Exception):
+    """Its message raises."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """Wants to end the process for 2, and raises what cannot be said for 3."""
+
+    def compute(self, task: int) -> int:
+        if task == 2:
+            raise SystemExit(0)
+        if task == 3:
+            raise WordlessError
+        return task
+
+
 @dataclass(frozen=True)
 class Hungry:
     """Notes each try in a folder. 2 lacks memory the first time, 3 every time; 4 panics as polars does."""

@@ -346,6 +346,125 @@ def test_every_layer_with_channels_at_the_end(layer: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
+class Cutting(nn.Module):
+    """Convolutions, and a step that cuts something out of their maps, or of the input."""
+
+    def __init__(self, before: Callable[[Tensor], Tensor], behind: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.convs = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU())
+        self.before, self.behind, self.out = before, behind, nn.Linear(6, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.out(self.behind(self.convs(self.before(inputs))).mean((2, 3)))
+        return logits
+
+
+def as_it_is(maps: Tensor) -> Tensor:
+    return maps
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda maps: maps[..., 4:12, 4:12],
+        lambda maps: maps.narrow(2, 0, 8).narrow(3, 8, 8) * 2,
+        lambda maps: maps.chunk(4, -1)[1].chunk(4, -2)[2],
+        lambda maps: F.pad(maps, (-4, -4, -4, -4)),
+    ],
+)
+def test_a_part_of_the_maps_is_no_layer(cut: Callable[[Tensor], Tensor]) -> None:
+    """What was cut out was stretched over the whole picture. Reference: a hook on what it was cut out of."""
+    model, inputs = drawn(Cutting(as_it_is, cut)), random_inputs(2, 3, 16, 16)
+    assert read(model, inputs) == "convs"
+    found = heatproof.explain(model, inputs, "grad_cam", target=1)
+    torch.testing.assert_close(found, hooked_grad_cam(model, inputs, model.convs))
+
+
+@pytest.mark.parametrize("cut", [lambda maps: maps[..., 1:-1, 1:-1], lambda maps: maps[..., ::2, ::2]])
+def test_an_edge_or_a_grid_is_the_whole(cut: Callable[[Tensor], Tensor]) -> None:
+    assert read(drawn(Cutting(as_it_is, cut)), random_inputs(2, 3, 16, 16)) == "/getitem"
+
+
+@pytest.mark.parametrize(("method", "more"), [("grad_cam", {}), ("score_cam", {}), ("layer_cam", {"layer": "convs"})])
+@pytest.mark.parametrize(
+    "cut",
+    [lambda inputs: inputs[..., :8], lambda inputs: torch.tensor_split(inputs, 2, 2)[1], lambda x: x[..., :8, 4:]],
+)
+def test_layers_that_see_a_part_of_the_input_are_refused(
+    cut: Callable[[Tensor], Tensor], method: str, more: dict[str, str]
+) -> None:
+    """Their maps were stretched over all of it: those of two halves, compared, over the whole picture."""
+    model = drawn(Cutting(cut, as_it_is))
+    with pytest.raises(HeatproofError, match="spatial extent"):
+        heatproof.explain(model, random_inputs(2, 3, 16, 16), method, target=1, **more)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [lambda maps: maps.flip(-1), lambda maps: maps.roll(3, 2), lambda maps: torch.rot90(maps, 1, (2, 3)).relu() * 2],
+)
+def test_maps_that_were_moved_are_no_layer(move: Callable[[Tensor], Tensor]) -> None:
+    """A mirror image was laid over the picture. Reference: a hook on what was moved."""
+    model, inputs = drawn(Cutting(as_it_is, lambda maps: F.relu(move(maps)))), random_inputs(2, 3, 16, 16)
+    assert read(model, inputs) == "convs"
+    found = heatproof.explain(model, inputs, "grad_cam", target=1)
+    torch.testing.assert_close(found, hooked_grad_cam(model, inputs, model.convs))
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda maps: maps.flip(-1).mul(2).flip(-1),
+        lambda maps: maps.roll((2, 3), (2, 3)).tanh().roll((-2, -3), (2, 3)),
+        lambda maps: torch.rot90(torch.rot90(maps, 1, (2, 3)), 3, (2, 3)),
+        lambda maps: maps.flip(1),
+    ],
+)
+def test_maps_that_were_moved_and_came_back_are_a_layer(move: Callable[[Tensor], Tensor]) -> None:
+    model, inputs = drawn(Cutting(lambda given: given.flip(1), lambda maps: F.relu(move(maps)))), torch.ones(1, 3, 8, 8)
+    assert read(model, inputs) == "/relu"
+
+
+@pytest.mark.parametrize(("places", "width"), [(16, 8), (16, 16)])
+def test_features_of_latents_are_no_places(places: int, width: int) -> None:
+    """As many as places, or half, by chance: the features were laid over the signal. What they were made of is read."""
+
+    class Latents(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.queries = nn.Linear(3, width), nn.Parameter(torch.randn(1, 5, width))
+            self.looks = nn.MultiheadAttention(width, 2, batch_first=True)
+            self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, 4)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            tokens = self.tokens(inputs.mT)
+            seen, _ = self.looks(self.queries.expand(len(inputs), -1, -1), tokens, tokens)
+            logits: Tensor = self.out(F.gelu(self.norm(seen)).mean(1))
+            return logits
+
+    assert read(drawn(Latents()), random_inputs(2, 3, places)).startswith(("tokens", "looks/"))
+
+
+def test_what_causal_convolutions_are_cut_to_is_the_whole() -> None:
+    """Padding on both sides, and what is too much cut off: the usual way, longer than the signal itself."""
+
+    class Causal(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convs = nn.ModuleList(nn.Conv1d(1 if k == 0 else 4, 4, 3, padding=2 ** (k + 1)) for k in range(4))
+            for k, conv in enumerate(self.convs):
+                conv.dilation = (2**k,)
+            self.out = nn.Linear(4, 3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            for k, conv in enumerate(self.convs):
+                inputs = F.relu(conv(inputs)[:, :, : -(2 ** (k + 1))])
+            logits: Tensor = self.out(inputs.mean(2))
+            return logits
+
+    assert read(drawn(Causal()), random_inputs(2, 1, 12)) == "/relu.4"
+
+
 def test_windows_have_no_places() -> None:
     """Within windowed attention cases and places share an axis, so such a layer is refused."""
 

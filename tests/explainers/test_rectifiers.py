@@ -190,6 +190,11 @@ def moved_where_above(values: Tensor) -> Tensor:
     return made
 
 
+@torch.jit.script
+def in_a_script(values: Tensor) -> Tensor:
+    return (values + values.abs()) / 2
+
+
 PUT_TOGETHER: dict[str, Callable[[Tensor], Tensor]] = {
     "half of both": lambda x: (x + x.abs()) / 2,
     "half of both, as a product": lambda x: 0.5 * (x + torch.abs(x)),
@@ -202,21 +207,79 @@ PUT_TOGETHER: dict[str, Callable[[Tensor], Tensor]] = {
     "moved where it is above": moved_where_above,
     "the root of the square": lambda x: (x + (x * x).sqrt()) / 2,
     "with another rectifier": lambda x: x + torch.relu(-x),
+    "twice as steep": lambda x: x + x.abs(),
+    "by operators of torch's own": lambda x: torch.ops.aten.add(x, torch.ops.aten.abs(x)) * 0.5,
+    "in a script": in_a_script,
 }
+
+
+class Beside(Two):
+    """Behind a plain ReLU."""
+
+    def __init__(self, act: Callable[[Tensor], Tensor], relu: Callable[[Tensor], Tensor] = torch.relu) -> None:
+        super().__init__(act)
+        self.relu = relu
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(self.relu(inputs + 1))
 
 
 @methods
 @pytest.mark.parametrize("kind", PUT_TOGETHER)
 def test_rectifiers_that_are_put_together_are_refused(kind: str, method: str) -> None:
     """They went unseen beside a plain ReLU, and the map was another network's."""
-
-    class Beside(Two):
-        def forward(self, inputs: Tensor) -> Tensor:
-            return super().forward(torch.relu(inputs + 1))
-
     words = rf"{method} changes how gradients pass ReLUs, and this model makes one of several functions, .*torch.relu"
     with pytest.raises(HeatproofError, match=words):
         heatproof.explain(Beside(PUT_TOGETHER[kind]), some_inputs(), method, target=1)
+
+
+def first_places_only(values: Tensor) -> Tensor:
+    """Attention to some places, the others masked out."""
+    masked = torch.arange(values.shape[-1]) > 4
+    return values.masked_fill(masked, -torch.inf).softmax(-1) * values
+
+
+ORDINARY: dict[str, Callable[[Tensor], Tensor]] = {
+    "gates that are open or shut": lambda x: functional.hardswish(1e4 * x),
+    "hard gates by hand": lambda x: x * functional.hardsigmoid(1e4 * x + 2e3),
+    "frequencies": lambda x: torch.fft.ifft(torch.fft.fft(x) * 0.7).real,
+    "masked attention": first_places_only,
+    "the largest only": lambda x: x * functional.one_hot(x.argmax(-1), x.shape[-1]),
+    "a straight-through step": lambda x: x + (x.sign() - x).detach(),
+    "what is above the mean": lambda x: x * (x > x.mean(-1, keepdim=True)),
+    "dropout that is off": lambda x: functional.dropout(x, 0.5, training=False) + 0,
+    "a norm": lambda x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-3),
+    "a loss within": lambda x: x - 0.1 * (1 - x.tanh()).square(),
+}
+
+
+@methods
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_what_only_looks_like_a_rectifier_is_none(kind: str, method: str) -> None:
+    """Reference: the same network with the literal ReLU, by plain autograd."""
+    inputs = some_inputs()
+    expected = plain_gradient(Beside(ORDINARY[kind], literal(method == "guided_backprop")), inputs, 1)
+    torch.testing.assert_close(heatproof.explain(Beside(ORDINARY[kind]), inputs, method, target=1), expected)
+
+
+@methods
+def test_a_mask_that_happens_to_fit_is_no_rectifier(method: str) -> None:
+    """It keeps what is positive in the first case: the others, or that case turned round, tell it from a ReLU."""
+    inputs = some_inputs()
+    seen: list[Tensor] = []
+
+    def plain(values: Tensor) -> Tensor:
+        seen.append(values.detach())
+        return values
+
+    Beside(plain)(inputs)
+    mask = (seen[-1][:1] > 0).float()
+
+    def masked(values: Tensor) -> Tensor:
+        return values * mask if values.ndim == 2 else values
+
+    expected = plain_gradient(Beside(masked, literal(method == "guided_backprop")), inputs, 1)
+    torch.testing.assert_close(heatproof.explain(Beside(masked), inputs, method, target=1), expected)
 
 
 NONE: dict[str, Callable[[Tensor], Tensor]] = {

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import heatproof
 from heatproof.errors import HeatproofError
@@ -197,6 +198,15 @@ def test_models_that_torch_cannot_follow_are_asked_only(forward: Callable[..., T
         return
     with pytest.raises(HeatproofError, match=r"torch cannot follow this model backwards|has no rule|no gradient leads"):
         explained(model, method)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("method", ["gradient", "integrated_gradients:steps=2", "smoothgrad:samples=2"])
+def test_reentrant_checkpoints_are_named(method: str) -> None:
+    """torch's own error came through."""
+    model = Around(lambda net, inputs: net.back(checkpoint(net.front, inputs, use_reentrant=True)))
+    with pytest.raises(HeatproofError, match="torch cannot follow this model backwards: When use_reentrant=True"):
+        explained(model.eval(), method)
 
 
 class Remembers(Net):

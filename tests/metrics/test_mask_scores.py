@@ -99,6 +99,47 @@ def test_one_channel_scores_like_three_that_add_up_to_it(dtype):
     assert np.array_equal(short.state, found.state)
 
 
+@pytest.mark.parametrize(("dtype", "octaves"), [(np.float32, 120), (np.float64, 450)])
+def test_sizes_that_are_far_apart_score_like_three_channels_too(dtype, octaves):
+    """Their keys have no bit to spare for the sign, so that positive parts are sorted for themselves."""
+    relevance, truth = made(1, seed=4)
+    rng = np.random.default_rng(4)
+    relevance = (np.sign(relevance) * 2.0 ** rng.uniform(-octaves, octaves, size=relevance.shape)).astype(dtype)
+    long = np.concatenate([relevance, np.zeros_like(relevance)], 1)
+    short, found = score_masks(relevance, truth), score_masks(long, truth)
+    for name in short.values:
+        np.testing.assert_allclose(short.values[name], found.values[name], rtol=1e-12, err_msg=name)
+    assert np.array_equal(short.state, found.state)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["signed", "cut", "positive", "steps"])
+def test_large_maps_equal_scikit_learn(dtype, kind):
+    """Many digits to sort by, few or many ties, many zeros or none."""
+    rng = np.random.default_rng(6)
+    relevance = rng.normal(size=(1, 1, 120, 130)).astype(dtype)
+    relevance = {
+        "signed": relevance, "cut": np.maximum(relevance, 0), "positive": np.abs(relevance) + dtype(0.5),
+        "steps": np.round(relevance * 4) / 4,
+    }[kind]  # fmt: skip
+    truth = np.zeros((1, 120, 130), np.uint8)
+    truth[0, 30:80, 20:90] = INSIDE
+    truth[0, 100:] = VOID
+    counts, inside = truth[0] != VOID, truth[0][truth[0] != VOID] == INSIDE
+    found = score_masks(relevance, truth)
+    for place, pooling in enumerate(found.poolings):
+        values = reference.pool(relevance.astype(np.float64), pooling)[0][counts]
+        scores = {name: float(found.values[name][place, 0]) for name in found.values}
+        assert scores["pixel_auc"] == pytest.approx(roc_auc_score(inside, values), abs=1e-12)
+        assert scores["average_precision"] == pytest.approx(average_precision_score(inside, values), abs=1e-12)
+        marked = values >= values.mean()
+        assert scores["adaptive_iou"] == pytest.approx((marked & inside).sum() / (marked | inside).sum(), abs=1e-12)
+        if pooling == "sum_pos":
+            heights = (values - values.min()) / (values.max() - values.min())
+            both = average_precision_score(np.append(~inside, inside), np.append(1 - heights, heights))
+            assert scores["segmentation_ap"] == pytest.approx(both, abs=1e-12)
+
+
 def test_values_beyond_squares_take_the_long_way():
     """1e-200 and 2e-200 differ, their squares do not: the square poolings see ties, or nothing at all."""
     relevance = np.array([1e-200, 2e-200, 3e-200, 0.0]).reshape(1, 1, 2, 2)

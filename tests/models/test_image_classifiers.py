@@ -19,6 +19,7 @@ from heatproof.models.image_classifiers import (
     load_convolutions,
     make_classifier,
 )
+from heatproof.models.weights import load_weights
 from reference.libraries import import_torchvision
 
 
@@ -157,3 +158,14 @@ def test_wrong_convolutions_are_named(tmp_path):
     torch.save({"features.0.weight": torch.zeros(3)}, tmp_path / "some.pt")
     with pytest.raises(HeatproofError, match=r"some\.pt does not hold weights of Convolutions: it misses features\.0"):
         load_convolutions(model, tmp_path / "some.pt")
+
+
+def test_of_many_wrong_names_a_few_are_listed(tmp_path):
+    """A transformer has hundreds, which nobody reads."""
+    model = nn.Sequential(*[nn.Linear(1, 1) for _ in range(50)])
+    torch.save({"cls": torch.zeros(3)}, tmp_path / "other.pt")
+    with pytest.raises(
+        HeatproofError, match=r"misses 0\.bias, .* and 94 more and has unknown cls\. Expected"
+    ) as caught:
+        load_weights(model, tmp_path / "other.pt")
+    assert len(str(caught.value)) < 400

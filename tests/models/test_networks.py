@@ -32,6 +32,9 @@ def number():
 def failing():
     raise FileNotFoundError("no net.pt here")
 
+def leaving():
+    raise SystemExit("no licence")
+
 network = Net()
 settings = {"mean": 0}
 """
@@ -54,6 +57,7 @@ def test_factories(place, factories):
         "number": "model number must be a torch.nn.Module; got int",
         "settings": "model settings must be a torch.nn.Module; got dict",
         "failing": rf"{place}:failing fails to make a network: FileNotFoundError: no net.pt here",
+        "leaving": rf"{place}:leaving fails to make a network: SystemExit: no licence",
         "Sized": rf"{place}:Sized fails to make a network: TypeError: .*in_features",
         "mak": rf"unknown name in {place} 'mak'. Did you mean 'make'",
     }.items():

@@ -321,3 +321,10 @@ def test_the_command_writes_table_and_page(runs, tmp_path):
     assert f"<b>{shown}" in page
     assert "b against a: of 6 scores" in result.stdout
     assert "minus a" in page
+
+
+def test_ceilings_of_two_runs_do_not_differ(runs):
+    """Both are made of the truth, and best everywhere: that is no estimate, where hits of methods are one."""
+    ceilings = compare(runs).table.filter(pl.col("explainer").str.starts_with("oracle"), pl.col("run") != "a")
+    assert len(ceilings)
+    assert set(ceilings.select("difference", "difference_low", "difference_high").rows()) == {(0.0, 0.0, 0.0)}

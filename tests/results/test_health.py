@@ -97,6 +97,6 @@ def test_large_truths():
 def test_a_sample_that_is_too_small():
     found = checks(steps(12, 0.5, 0.51, spread=0.1))["sample size"]
     assert found.passed is False
-    assert "By 12 cases, " in found.text
+    assert "With 12 cases, " in found.text
     needed = int(found.text.partition("some ")[2].partition(" ")[0].replace(",", ""))
     assert needed > 12

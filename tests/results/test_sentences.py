@@ -50,9 +50,11 @@ def test_a_lead_with_its_interval():
 
 def test_how_many_cases_would_tell_the_first_two_apart():
     found = judged(entrant("a", 0.6), entrant("b", 0.59), entrant("c", 0.1), apart=[(0, 2), (1, 2)], leaders=2)
-    assert told_apart(found, STORY) == ("By 1,200 pictures, a and b cannot be told apart; more alone would not do it.")
+    assert told_apart(found, STORY) == (
+        "With 1,200 pictures, a and b cannot be told apart; more cases alone would not help."
+    )
     assert told_apart(replace(found, needed=4321), STORY).endswith("apart; it would take some 4,321.")
-    assert told_apart(replace(found, cases=1), STORY).startswith("By 1 picture, a and b")
+    assert told_apart(replace(found, cases=1), STORY).startswith("With 1 picture, a and b")
     alone = judged(replace(entrant("a", 0.6), low=0.55, high=0.65))
     assert told_apart(alone, STORY) == "Over 1,200 pictures, its 95 % interval is 55.0 % to 65.0 %."
     assert told_apart(judged(entrant("a", 0.6)), STORY) == "It was tried on 1,200 pictures."

@@ -88,14 +88,14 @@ def vit(**options: Any) -> Callable[[], nn.Module]:
     return make
 
 
-def hugging_face(**options: Any) -> Callable[[], nn.Module]:
+def hugging_face(family: str = "ViT", **options: Any) -> Callable[[], nn.Module]:
     """A vision transformer of transformers', two blocks of width 16, whose answer is a bundle with `logits`."""
 
     class Bundled(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             transformers = import_transformers()
-            config = transformers.ViTConfig(
+            config = getattr(transformers, f"{family}Config")(
                 hidden_size=16,
                 num_hidden_layers=2,
                 num_attention_heads=2,
@@ -105,7 +105,7 @@ def hugging_face(**options: Any) -> Callable[[], nn.Module]:
                 num_labels=CLASSES,
                 **options,
             )
-            self.network = transformers.ViTForImageClassification(config)
+            self.network = getattr(transformers, f"{family}ForImageClassification")(config)
 
         def forward(self, pictures: Tensor) -> Tensor:
             logits: Tensor = self.network(pictures).logits

@@ -5,7 +5,7 @@ Where a row says nothing, every method must be right.
 
 from __future__ import annotations
 
-from zoo import further, newer, pictures, small, strange
+from zoo import further, later, newer, pictures, small, strange
 
 NETWORKS = [
     *pictures.PLAIN,
@@ -31,4 +31,5 @@ NETWORKS = [
     *strange.ENDS,
     *strange.SEQUENCES,
     *strange.FOLDED,
+    *later.LATER,
 ]

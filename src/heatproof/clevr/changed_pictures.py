@@ -171,11 +171,13 @@ def look_of(
         height, width = dataset.picture(first).shape[:2]
     else:
         height, width = size
-    assets = told.get("blender_assets")
+    assets, denoised = told.get("blender_assets"), told.get("denoise")
+    if not isinstance(assets, str | None) or not isinstance(denoised, bool | None):
+        raise HeatproofError(f"{path}: blender_assets must be a folder's name, and denoise true or false.")
     how = PictureSettings(
         renderer=told.get("renderer") or "tracer",
         samples=samples or told.get("samples") or 64,
-        denoise=told.get("denoise") if denoise is None else denoise,
+        denoise=denoised if denoise is None else denoise,
         blender_assets=None if assets in (None, "built in") else Path(assets),
     )
     return Look(width, height, how.settled)

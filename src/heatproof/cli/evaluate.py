@@ -26,7 +26,9 @@ def evaluate(
     ],
     dataset: Annotated[
         Path | None,
-        typer.Option(help="CLEVR-XAI: folder of the data set with questions and masks. Default: the run's."),
+        typer.Option(
+            help="CLEVR-XAI: folder of the data set with questions and masks, or shipped. Default: the run's."
+        ),
     ] = None,
     questions: Annotated[
         QuestionSet | None,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from heatproof.errors import HeatproofError, is_out_of_memory, is_panic
+from heatproof.errors import HeatproofError, is_out_of_memory, is_panic, words_of
 
 
 class Work(Protocol):
@@ -66,13 +66,13 @@ def cores() -> int:
 
 
 def attempt(compute: Callable[[Any], Any], task: Any) -> Any:
-    """What a task gives, or why it does not."""
+    """What a task gives, or why it does not. A user's code that wants to end the process ends its task."""
     try:
         return compute(task)
     except BaseException as problem:
-        if not isinstance(problem, Exception) and not is_panic(problem):
+        if not isinstance(problem, Exception | SystemExit | GeneratorExit) and not is_panic(problem):
             raise
-        message = str(problem) if isinstance(problem, HeatproofError) else f"{type(problem).__name__}: {problem}"
+        message = str(problem) if isinstance(problem, HeatproofError) else words_of(problem)
         return Failure(message, traceback.format_exc(), is_out_of_memory(problem))
 
 

@@ -25,8 +25,9 @@ LOOKS = 0.5
 """Seconds between two looks at whether the parent lives."""
 
 # Parameters of glibc's mallopt, and what they are set to: large blocks are taken from a heap that is kept, instead of
-# being mapped anew and cleared by the system at every pass of a network.
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+# being mapped anew and cleared by the system at every pass of a network. Threads share it: one of their own would take
+# no large blocks.
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8
 PR_SET_PDEATHSIG = 1
 """Of Linux' prctl."""
 KEPT_FREE = 2**30
@@ -42,7 +43,12 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    settings = ((M_MMAP_THRESHOLD, LARGEST_ON_HEAP), (M_TRIM_THRESHOLD, KEPT_FREE), (M_TOP_PAD, GROWS_BY))
+    settings = (
+        (M_MMAP_THRESHOLD, LARGEST_ON_HEAP),
+        (M_TRIM_THRESHOLD, KEPT_FREE),
+        (M_TOP_PAD, GROWS_BY),
+        (M_ARENA_MAX, 1),
+    )
     return all(mallopt(which, value) for which, value in settings)
 
 

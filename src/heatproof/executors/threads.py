@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -30,3 +31,22 @@ def each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Resu
         return [function(item) for item in items]
     with ThreadPoolExecutor(_threads.get()) as pool:
         return list(pool.map(function, items))
+
+
+def in_turn(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """The same, one after the other: an item is asked for, in this thread, when a thread will soon be free for it."""
+    threads = _threads.get()
+    if threads == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:  # who is interrupted does not wait for what is under way
+        pool.shutdown(wait=False, cancel_futures=True)

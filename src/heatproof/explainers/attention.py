@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from heatproof.cases import Batch
@@ -34,26 +34,28 @@ class Seen:
     blocks: list[torch.Tensor]
     extent: torch.Size
     """Of the grid of patches."""
+    before: int
+    """Tokens before those of the patches."""
     maps: AttentionMaps
-    by_first: bool
-    """Whether the first token answers, and not the patches."""
+    alone: int | None
+    """The token that answers, where the patches do not."""
 
     @property
     def tokens(self) -> int:
         return self.blocks[-1].shape[-1]
 
     def heatmap(self, looks: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """What each token looks at (B, T, T) as a map: the class token's row, or the mean row where there is none."""
-        return self.on_grid(looks[:, 0] if self.by_first else looks[:, self.further :].mean(1), batch)
+        """What each token looks at (B, T, T) as a map: the class token's row, or the mean row where patches answer."""
+        return self.on_grid(looks[:, self.patches].mean(1) if self.alone is None else looks[:, self.alone], batch)
 
     @property
-    def further(self) -> int:
-        """Tokens before those of patches."""
-        return self.tokens - self.extent.numel()
+    def patches(self) -> slice:
+        """Where the patches stand among the tokens."""
+        return slice(self.before, self.before + self.extent.numel())
 
     def on_grid(self, row: torch.Tensor, batch: Batch) -> torch.Tensor:
         """A value of each token (B, T), up-sampled to the inputs; further tokens are left out."""
-        patches = row.detach()[:, self.further :].reshape(len(batch), 1, *self.extent)
+        patches = row.detach()[:, self.patches].reshape(len(batch), 1, *self.extent)
         return resize(patches, batch.space)
 
 
@@ -71,26 +73,30 @@ def look(name: str, model: torch.nn.Module, batch: Batch, grid: str = "") -> See
             " torch's scaled_dot_product_attention (transformers: attn_implementation='eager'). If it has none, take a"
             " class activation map or a gradient method (heatproof list explainers)."
         )
-    require_one_grid(attention.maps, name)
+    require_one_grid(attention, len(batch), name)
     tokens = attention.maps[-1].shape[-1]
     blocks = [by_heads(found, len(batch)) for found in attention.maps]
     if grid:
         extent = given_grid(grid, tokens, len(batch.space), name)
     else:
-        extent = grid_of(attention.patches, tokens, name)
-    by_first = first_answers(outputs, attention.maps[-1], tokens - extent.numel())
-    return Seen(outputs, blocks, extent, attention, by_first)
+        extent = grid_of(attention.grids[-1], tokens, name)
+    before = attention.before(extent.numel())
+    seen = Seen(outputs, blocks, extent, before, attention, None)
+    if tokens == extent.numel() or patches_answer(seen):
+        return seen
+    return replace(seen, alone=0 if before else extent.numel())
 
 
-def first_answers(outputs: torch.Tensor, last: torch.Tensor, further: int) -> bool:
-    """Whether the first token does, and not the patches: further tokens may be registers, which none reads.
+def patches_answer(seen: Seen) -> bool:
+    """Whether they do, and not a class token alone: further tokens may be registers, which none reads.
 
     Behind the last attention only what a token that answers has looked at leads to the outputs.
     """
-    if further < 2 or not (outputs.requires_grad and last.requires_grad):
-        return further > 0
+    outputs, last = seen.outputs, seen.maps.maps[-1]
+    if not (outputs.requires_grad and last.requires_grad):
+        return False
     (gradient,) = torch.autograd.grad(outputs[:, 0].sum(), last, retain_graph=True, allow_unused=True)
-    return gradient is None or not bool(gradient[..., further:, :].any())
+    return gradient is not None and bool(gradient[..., seen.patches, :].any())
 
 
 def by_heads(attention: torch.Tensor, cases: int) -> torch.Tensor:

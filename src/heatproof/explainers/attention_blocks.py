@@ -36,7 +36,8 @@ def read_early(name: str, model: nn.Module, batch: Batch, look: Callable[[], See
     outputs = []
     for found in tokens[:-1]:
         with instead(blocks[-1], found):
-            outputs.append(model(batch.inputs, *batch.context))
+            # With gradients, because without torch's own blocks take a short cut past the layers.
+            outputs.append(model(batch.inputs.detach().requires_grad_(), *batch.context))
     return Early(seen, [*outputs, seen.outputs])
 
 

@@ -19,13 +19,17 @@ from heatproof.errors import HeatproofError
 from heatproof.explainers.watching import opened, running_layers
 
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d"}
+JOINS = {"cat", "concat", "concatenate"}
 
 
 class AttentionMaps(TorchFunctionMode):
     """Collects the attention (B, ..., T, T) of every block, with its graph, and the extent of the last convolution.
 
+    What weighs places alone, the same for all inputs, is none.
+
     What computes attention in one piece is taken apart, so that it is used where it is seen. `inside` has the layers
-    whose `forward` ran when each was made, the outermost first.
+    whose `forward` ran when each was made, the outermost first; `grids` the extent of the last convolution before it;
+    `joins` how many tokens each part had, wherever tokens were put together.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -34,6 +38,9 @@ class AttentionMaps(TorchFunctionMode):
         self.maps: list[Tensor] = []
         self.inside: list[list[nn.Module]] = []
         self.patches: torch.Size | None = None
+        self.grids: list[torch.Size | None] = []
+        self.joins: list[tuple[int, ...]] = []
+        self.joined = 0
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -47,16 +54,32 @@ class AttentionMaps(TorchFunctionMode):
             with self:
                 return steps(*args, **kwargs)
         result = func(*args, **kwargs)
-        if name == "softmax" and over_the_last_axis(result, *args[1:2], **kwargs):
+        if name == "softmax" and result.requires_grad and are_looks(result, *args[1:2], **kwargs):
             self.note(result)
         elif name in CONVOLUTIONS and max(result.shape[2:]) > 1:
             self.patches = result.shape[2:]
+        elif name in JOINS and result.ndim > 2:
+            self.joins.append(lengths_of(*args, **kwargs))
         return result
 
     def note(self, attention: Tensor) -> None:
-        if attention.ndim >= 3 and attention.shape[-1] > 1:
-            self.maps.append(attention)
-            self.inside.append(running_layers(self.layers))
+        self.maps.append(attention)
+        self.inside.append(running_layers(self.layers))
+        self.grids.append(self.patches)
+        self.joined = len(self.joins)
+
+    def before(self, patches: int) -> int:
+        """How many tokens stand before those of the patches, as far as it was seen how they were put together."""
+        before = after = 0
+        tokens = self.maps[-1].shape[-1]
+        for parts in self.joins[: self.joined]:
+            for part in (patches, before + patches + after):
+                if part in parts and part < sum(parts) <= tokens:
+                    place = parts.index(part)
+                    own = (0, 0) if part == patches else (before, after)
+                    before, after = own[0] + sum(parts[:place]), own[1] + sum(parts[place + 1 :])
+                    break
+        return before if before + patches + after == tokens else tokens - patches
 
 
 def attended(
@@ -76,17 +99,30 @@ def attended(
     return functional.dropout(attention, dropout_p) @ value
 
 
-def over_the_last_axis(result: Tensor, dim: Any = None, **_: Any) -> bool:
-    return dim in (-1, result.ndim - 1)
+def lengths_of(tensors: Sequence[Tensor], dim: int = 0, **_: Any) -> tuple[int, ...]:
+    """How long the parts of a concatenation are."""
+    return tuple(tensor.shape[dim] for tensor in tensors)
 
 
-def require_one_grid(maps: Sequence[Tensor], method: str) -> None:
-    """An error where tokens are merged on the way, or fewer are looked at than look."""
-    sizes = list({(map_.shape[-2], map_.shape[-1]): None for map_ in maps})
+def are_looks(result: Tensor, dim: Any = None, **_: Any) -> bool:
+    """Whether what a softmax gave may be what tokens look at: shares of the last axis, for each token or head."""
+    return dim in (-1, result.ndim - 1) and result.ndim >= 3 and result.shape[-1] > 1
+
+
+def require_one_grid(seen: AttentionMaps, cases: int, method: str) -> None:
+    """An error where tokens are merged on the way, fewer are looked at than look, or windows are looked at."""
+    sizes = list({(map_.shape[-2], map_.shape[-1]): None for map_ in seen.maps})
+    what = ""
     if len(sizes) > 1 or sizes[0][0] != sizes[0][1]:
-        seen = ", then ".join(f"from {queries} to {keys}" for queries, keys in sizes[:3])
+        what = "goes " + ", then ".join(f"from {queries} to {keys}" for queries, keys in sizes[:3]) + " tokens"
+    elif len(set(seen.grids)) > 1:
+        grids = dict.fromkeys(" x ".join(map(str, grid)) for grid in seen.grids if grid is not None)
+        what = f"stands behind grids of {' and '.join(list(grids)[:3])} patches"
+    elif any(map_.ndim == 4 and len(map_) != cases for map_ in seen.maps):
+        what = "is that of parts of the input, one by one"
+    if what:
         raise HeatproofError(
-            f"{method} multiplies the attention of all blocks, and in this model that goes {seen} tokens."
+            f"{method} multiplies the attention of all blocks, and in this model that {what}."
             " It needs one token for each patch in every block, without windows, merging or pooling by attention; take"
             " a class activation map or a gradient method (heatproof list explainers)."
         )

@@ -15,15 +15,15 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.nn import functional
 
-from heatproof.explainers.attention_maps import attended
+from heatproof.explainers.attention_maps import are_looks, attended
 from heatproof.explainers.autograd_graph import function_name
 from heatproof.explainers.linear_maps import named, plain
 from heatproof.explainers.losses import Back
-from heatproof.explainers.relevance_kinds import MOVING_NODES, PRODUCTS, SHIFTED_PRODUCTS
+from heatproof.explainers.relevance_kinds import MOVING_NODES, PRODUCTS, SHIFTED_PRODUCTS, WRITTEN
 from heatproof.explainers.relevance_nodes import own_tensor
 from heatproof.explainers.rules import LinearMap, over, times
 from heatproof.explainers.sums import share_centring
-from heatproof.explainers.watching import Call, opened
+from heatproof.explainers.watching import Call, changed, opened
 
 if TYPE_CHECKING:
     from heatproof.explainers.relevance_graph import RelevanceGraph
@@ -43,7 +43,14 @@ def shifted_product(name: str, shift: Tensor, first: Tensor, second: Tensor, bet
     return shifted
 
 
-UNFOLDED: dict[str, Callable[..., Tensor]] = {"scaled_dot_product_attention": attended}
+def gated(inputs: Tensor, dim: int = -1) -> Tensor:
+    """One half, weighed by a gate that is made of the other."""
+    weighed, gate = inputs.chunk(2, dim)
+    result: Tensor = weighed * gate.sigmoid()
+    return result
+
+
+UNFOLDED: dict[str, Callable[..., Tensor]] = {"scaled_dot_product_attention": attended, "glu": gated}
 
 
 def unfolded(call: Call) -> Callable[..., Any] | None:
@@ -87,7 +94,8 @@ def softmax(graph: RelevanceGraph, call: Call) -> Tensor:
         return (times(shares, x).to(x),)
 
     result = graph.node(value, back, source)
-    graph.weights.append(result)
+    if are_looks(value, axis):
+        graph.weights.append(result)
     return result
 
 
@@ -122,6 +130,17 @@ def constant(graph: RelevanceGraph, value: Tensor) -> Tensor:
     result = graph.node(value, lambda relevance: (torch.zeros_like(nowhere),), nowhere)
     graph.constant.add(result.grad_fn)
     return result
+
+
+def made_of_constants(graph: RelevanceGraph, call: Call) -> bool:
+    """Whether a function only takes what counts as constant, and writes nowhere."""
+    writes = call.name in WRITTEN
+    return not writes and bool(call.carriers) and all(is_constant(graph, carrier) for carrier in call.carriers)
+
+
+def constants(graph: RelevanceGraph, call: Call) -> Any:
+    """What a function makes of constants: constants again."""
+    return changed([plain(call)], lambda made: constant(graph, made) if made.is_floating_point() else made)[0]
 
 
 def product(graph: RelevanceGraph, call: Call) -> Tensor:
@@ -197,18 +216,19 @@ def takers(graph: RelevanceGraph, factors: Sequence[Tensor]) -> list[bool]:
 
 
 def is_constant(graph: RelevanceGraph, factor: Tensor) -> bool:
-    """Whether a factor counts as one: one over a length, or a weight where these are constants."""
-    node = factor.grad_fn
-    for _ in range(FOLLOWED):
-        if node is None:
+    """Whether a factor counts as one: one over a length, or a weight where these are constants, or made of such."""
+    waiting, looked = [factor.grad_fn], 0
+    while waiting:
+        node, looked = waiting.pop(), looked + 1
+        if node is None or looked > FOLLOWED:
             return False
         if node in graph.constant or function_name(node) in DIVISORS:
-            return True
+            continue
         before = [parent for parent, _ in node.next_functions if parent is not None]
-        if len(before) != 1 or not (function_name(node) in MOVING_NODES or node in graph.handed_on):
+        if not before or not (function_name(node) in MOVING_NODES or node in graph.handed_on):
             return False
-        (node,) = before
-    return False
+        waiting += before
+    return True
 
 
 def note_gate(graph: RelevanceGraph, name: str, node: Node | None) -> None:

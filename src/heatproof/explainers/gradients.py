@@ -293,12 +293,7 @@ class ReluGradient(Gradient):
         from heatproof.explainers.rectifiers import Noting, find_rectifiers, positive_backward
 
         require_layers(model, self.name)
-        one = batch[:1]
-        require_none_hidden(
-            model,
-            self.name,
-            lambda: self.score(model, one.inputs.detach().requires_grad_(), one.context, one.target),
-        )
+        require_none_hidden(model, self.name, batch, self.score)
         with Noting() as noted:
             with torch.enable_grad():
                 inputs = batch.inputs.detach().requires_grad_()

@@ -204,7 +204,9 @@ def gradients_possible(batch: Batch) -> Iterator[Batch]:
         yield ordinary(batch) if any(tensor.is_inference() for tensor in tensors) else batch
 
 
-NOT_FOLLOWED = ("derivative for ", "modified inplace", "modified by an inplace operation", "SparseTensorImpl")
+NOT_FOLLOWED = (
+    "derivative for ", "modified inplace", "modified by an inplace operation", "SparseTensorImpl", "use_reentrant=True",
+)  # fmt: skip
 """What torch says where autograd cannot follow a function, or what it must remember was changed."""
 
 

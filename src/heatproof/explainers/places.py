@@ -8,13 +8,14 @@ may be maps, or all pairs of 64 cells. So places are followed from the input on,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
 import torch
 from torch import Tensor
 
-from heatproof.explainers.watching import Call
+from heatproof.explainers.relevance_kinds import SHAPES
+from heatproof.explainers.watching import Call, tensors_in
 
 FURTHER_TOKENS = 8
 """The most tokens beside the grid: class, distillation, registers."""
@@ -33,13 +34,23 @@ MOVES = {"roll", "flip", "rot90"}
 PICK = "index_select"
 JOINS = {"cat", "concat", "concatenate"}
 CUTS = {"__getitem__", "slice", "narrow", "pad", "constant_pad_nd"}
+PARTS = CUTS | {
+    "split", "split_with_sizes", "unsafe_split", "chunk", "unsafe_chunk", "tensor_split", "hsplit", "vsplit", "dsplit",
+}  # fmt: skip
+"""Functions that may give a part of the input only, such as its left half."""
 ALONG_THE_LAST = {"linear", "multi_head_attention_forward"}
 """Functions that mix what lies along the last axis."""
 TOKEN_LAYERS = ("linear", "attention_forward", "_norm")
 TOKEN_NORMS = {"layer_norm", "rms_norm"}
 RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+ONLY_MOVING = SHAPES - {"as_strided", "expand", "expand_as", "broadcast_to", "broadcast_tensors"}
+"""Functions that only give a tensor other axes."""
+MOST_CELLS = 2**25
+"""Values of a tensor whose cells are followed one by one."""
 EVEN = 1.5
 """How much more one dimension may shrink than another for the whole to be still there."""
+MOST = 2 / 3
+"""A cut that leaves less of a dimension leaves a part of the input; one that leaves more takes an edge off."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,20 @@ class Places:
     worked_on: bool = False
     """Whether it comes from what a layer made of tokens, so that these are more than maps in another order."""
     gone: bool = False
-    """Whether it has no places at all, but frequencies."""
+    """Whether it has no places at all, but frequencies, or those of a part of the input."""
+    shuffled: bool = False
+    """Whether its cells were put into another order, so that lengths do not tell what is where."""
+    order: Tensor | None = field(default=None, compare=False, repr=False)
+    """While cells are only moved about: which cell of `moved_from` each value belongs to."""
+    moved_from: tuple[int, ...] = ()
+    behind: int = 0
+    """Further tokens that stand behind the grid; the others stand before it."""
+    least: tuple[int, ...] = ()
+    """The smallest extents on the way here: what goes beyond them is an edge."""
+    came_last: bool = False
+    """Whether space followed the channels where it was last known."""
+    moved: tuple[Tensor, Tensor] | None = field(default=None, compare=False)
+    """Numbers of the places of a case as functions moved them, and as they were; None: all are where they were."""
 
     @property
     def tokens(self) -> bool:
@@ -66,7 +90,7 @@ class Places:
 
     @property
     def are_known(self) -> bool:
-        return bool(self.space) and len(self.shape) == 2 + len(self.space)
+        return bool(self.space) and len(self.shape) == 2 + len(self.space) and self.moved is None
 
     @property
     def come_last(self) -> bool:
@@ -79,18 +103,27 @@ class Places:
         (channels,) = {*range(values.ndim)} - {self.batch, *self.space}
         values = values.permute(self.batch, channels, *self.space)
         if len(self.space) == 1:
-            values = values[:, :, values.shape[2] - prod(self.extent) :].reshape(*values.shape[:2], *self.extent)
+            further = values.shape[2] - prod(self.extent)
+            grid = values.narrow(2, further - min(further, self.behind), prod(self.extent))
+            values = grid.reshape(*values.shape[:2], *self.extent)
         return values
 
     def lost(self, shape: Sequence[int]) -> Places:
-        return Places(tuple(shape), self.extent, deep=self.deep)
+        came_last = self.come_last if self.are_known else self.came_last
+        nowhere = Places(tuple(shape), self.extent, deep=self.deep, least=self.least, behind=self.behind)
+        return replace(nowhere, came_last=came_last, shuffled=self.shuffled, moved=self.moved)
 
     def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
-        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep)
+        least = self.least_with(extent)
+        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep, least=least, behind=self.behind)
+
+    def least_with(self, extent: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(min, self.least, extent)) if len(self.least) == len(extent) else tuple(extent)
 
 
 def places_of_inputs(inputs: Tensor) -> Places:
-    return Places(tuple(inputs.shape), tuple(inputs.shape[2:]), tuple(range(2, inputs.ndim)))
+    extent = tuple(inputs.shape[2:])
+    return Places(tuple(inputs.shape), extent, tuple(range(2, inputs.ndim)), least=extent)
 
 
 def follow(call: Call | None, shape: Sequence[int], parents: Sequence[Places], inputs: Places) -> Places:
@@ -100,7 +133,7 @@ def follow(call: Call | None, shape: Sequence[int], parents: Sequence[Places], i
     parent = main_parent(shape, parents)
     deep = parent.deep or not call or name.startswith(MIXERS)
     worked_on = parent.worked_on or (parent.tokens and not parent.come_last and name.endswith(TOKEN_LAYERS))
-    places = followed(call, name, shape, parent, inputs)
+    places = ordered(call, name, parent, followed(call, name, shape, parent, inputs))
     if (places.deep, places.worked_on) == (deep, worked_on):
         return places
     return replace(places, deep=deep, worked_on=worked_on)
@@ -111,6 +144,9 @@ def main_parent(shape: tuple[int, ...], parents: Sequence[Places]) -> Places:
     if len(parents) < 2:
         return parents[0] if parents else Places(shape)
     deep, worked_on = any(parent.deep for parent in parents), any(parent.worked_on for parent in parents)
+    shuffled = any(parent.shuffled for parent in parents if parent.shape == shape)
+    if shuffled:
+        parents = [parent for parent in parents if parent.shuffled]
     first = max(parents, key=lambda p: (p.are_known, p.shape == shape, prod(p.extent), prod(p.shape)))
     return replace(first, deep=deep, worked_on=worked_on)
 
@@ -128,9 +164,13 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
         return parent if shape == parent.shape else Places(shape)
     if name == PICK and parent.are_known and any(shape[axis] != parent.shape[axis] for axis in parent.space):
         return Places(shape)  # some places of all
+    if name in PARTS and parent.are_known and not parent.tokens and gives_a_part(call, shape, parent):
+        return Places(shape, gone=True)
     if name in ALONG_THE_LAST and parent.are_known and len(parent.shape) - 1 in parent.space:
         return Places(shape)  # each value holds all places
-    if name in MOVES or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
+    if call is not None and name in MOVES:
+        return after_move(call, shape, parent)
+    if parent.moved is not None or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
         return parent.lost(shape)
     if call is not None and name in PERMUTATIONS and (order := permutation(call, parent.shape)):
         return permuted(parent, order)
@@ -139,10 +179,62 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
     if name.startswith((*MAP_MAKERS, *NORMS)):
         return made_maps(shape, parent, inputs)
     if parent.are_known and len(shape) == len(parent.shape):
-        kept = same_axes(name, shape, parent)
+        kept = same_axes(name, shape, parent if call is None or name not in JOINS else joined(call, parent))
         if kept is not None:
             return kept
     return by_shape(name, shape, parent, inputs)
+
+
+def ordered(call: Call | None, name: str, parent: Places, places: Places) -> Places:
+    """The same places, if the cells are still in their order; else it is known that they are not.
+
+    Lengths do not tell: windows laid out one after the other have as many cells as the grid. So where axes are split,
+    permuted and joined, numbers of cells go the same way.
+    """
+    if parent.order is not None and places.shape == parent.shape and name not in ONLY_MOVING:
+        if places.are_known and not parent.shuffled:
+            return replace(places, order=None)
+        return replace(parent.lost(places.shape), order=parent.order, moved_from=parent.moved_from)
+    if parent.order is None and (places.are_known or not parent.are_known or parent.tokens):
+        return places if places.order is None else replace(places, order=None)
+    order = moved_cells(call, name, parent)
+    fine = parent.moved_from or parent.extent
+    if order is None or not places.are_known:
+        return replace(parent.lost(places.shape) if parent.shuffled else places, order=order, moved_from=fine)
+    if bool((coarser(order, fine, places.extent) == numbered_cells(places)).all()):
+        return replace(places, order=None, shuffled=False)
+    return replace(parent.lost(places.shape), shuffled=True, order=order, moved_from=fine)
+
+
+def moved_cells(call: Call | None, name: str, parent: Places) -> Tensor | None:
+    """Where a function that only moves cells about has put them; None of any other."""
+    if call is None or name not in ONLY_MOVING or prod(parent.shape) > MOST_CELLS:
+        return None
+    order = numbered_cells(parent).contiguous() if parent.order is None else parent.order
+    try:
+        moved = call.func(order, *call.args[1:], **call.kwargs)
+    except RuntimeError:  # patches as columns are made of numbers with a point only
+        return None
+    return moved if isinstance(moved, Tensor) else None
+
+
+def numbered_cells(places: Places) -> Tensor:
+    """The number of its cell at each value, of the shape of the whole."""
+    shape = [1] * len(places.shape)
+    for axis in places.space:
+        shape[axis] = places.shape[axis]
+    small = torch.int16 if prod(shape) < 2**15 else torch.int32
+    return torch.arange(prod(shape), dtype=small).view(shape).expand(places.shape)
+
+
+def coarser(cells: Tensor, fine: Sequence[int], coarse: Sequence[int]) -> Tensor:
+    """Numbers of cells of a fine grid as those of the cells of a coarse one that they lie in."""
+    found, rest = torch.zeros_like(cells), cells
+    for axis in range(len(fine)):
+        inner = prod(fine[axis + 1 :])
+        found = found * coarse[axis] + rest // inner // (fine[axis] // coarse[axis])
+        rest = rest % inner
+    return found
 
 
 def permutation(call: Call, shape: Sequence[int]) -> tuple[int, ...] | None:
@@ -157,6 +249,28 @@ def permutation(call: Call, shape: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(length - 2 for length in moved.shape)
 
 
+def after_move(call: Call, shape: tuple[int, ...], parent: Places) -> Places:
+    """Places behind a function that moves values, seen on the numbers of places; back where they were they are known
+    again."""
+    now, before = parent.moved or (numbers_of(parent),) * 2
+    if now.ndim != len(shape) or now.shape[1:] != parent.shape[1:]:
+        return parent.lost(shape)
+    try:
+        now = call.func(now, *call.args[1:], **call.kwargs)
+    except (RuntimeError, TypeError, IndexError):
+        return Places(shape)
+    if now.shape == before.shape and torch.equal(now, before):
+        return parent if parent.are_known else replace(parent.lost(shape), moved=None)
+    return replace(parent.lost(shape), moved=(now, before))
+
+
+def numbers_of(places: Places) -> Tensor:
+    """A number for each place of a case, the same for all channels; where places are not known, for each value."""
+    axes = places.space if places.are_known else range(1, len(places.shape))
+    lengths = [length if axis in axes else 1 for axis, length in enumerate(places.shape)]
+    return torch.arange(prod(lengths)).view(lengths).expand(1, *places.shape[1:])
+
+
 def permuted(parent: Places, order: Sequence[int]) -> Places:
     shape = tuple(parent.shape[axis] for axis in order)
     if not parent.are_known:
@@ -165,15 +279,45 @@ def permuted(parent: Places, order: Sequence[int]) -> Places:
     return replace(parent, shape=shape, batch=order.index(parent.batch), space=tuple(space))
 
 
+def gives_a_part(call: Call | None, shape: tuple[int, ...], parent: Places) -> bool:
+    """Whether the output has less than most of the places along a dimension, seen on their numbers; steps do not."""
+    if call is None or len(shape) != len(parent.shape):
+        return False
+    for axis, least in zip(parent.space, parent.least, strict=True):
+        if shape[axis] >= MOST * least:
+            continue
+        numbers = torch.arange(parent.shape[axis]).view([-1 if axis == other else 1 for other in range(len(shape))])
+        try:
+            found = call.func(numbers.expand(parent.shape), *call.args[1:], **call.kwargs)
+        except (RuntimeError, TypeError, IndexError):
+            return False
+        for part in tensors_in([found]):
+            if part.shape == shape and part.numel() and int(part.max() - part.min()) + 1 < MOST * least:
+                return True
+    return False
+
+
 def made_maps(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     """What a convolution returns, if the places of its argument were where a convolution expects them."""
     if len(shape) != len(inputs.shape) or shape[0] != inputs.shape[0]:
         return parent.lost(shape)
     if parent.are_known and (parent.space != inputs.space or parent.batch):
         return parent.lost(shape)
-    if not parent.are_known and any(new > old for new, old in zip(shape[2:], parent.extent, strict=False)):
+    if not parent.are_known and (
+        parent.shuffled or any(new > old for new, old in zip(shape[2:], parent.extent, strict=False))
+    ):
         return parent.lost(shape)
     return parent.at(shape, inputs.space, shape[2:])
+
+
+def joined(call: Call, parent: Places) -> Places:
+    """The parent's places, with the tokens that a concatenation puts behind it."""
+    if not parent.tokens and len(parent.extent) > 1:
+        return parent
+    parts = call.tensors
+    own = next((place for place, part in enumerate(parts) if tuple(part.shape) == parent.shape), len(parts))
+    more = sum(part.shape[parent.space[0]] for part in parts[own + 1 :] if part.ndim == len(parent.shape))
+    return replace(parent, behind=parent.behind + more)
 
 
 def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | None:
@@ -182,8 +326,10 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
         return None
     lengths = tuple(shape[axis] for axis in parent.space)
     if parent.tokens or (name == "cat" and len(lengths) == len(parent.extent) == 1):
-        fits = 0 <= lengths[0] - prod(parent.extent) <= FURTHER_TOKENS
-        return replace(parent, shape=shape) if fits else None
+        further = lengths[0] - prod(parent.extent)
+        if parent.behind and 0 < further < parent.shape[parent.space[0]] - prod(parent.extent):
+            return Places(shape)  # some of those before or behind the grid are gone
+        return replace(parent, shape=shape) if 0 <= further <= FURTHER_TOKENS else None
     if lengths == parent.extent:
         return replace(parent, shape=shape)
     if name in JOINS and parent.deep and not any(new % old for new, old in zip(lengths, parent.extent, strict=True)):
@@ -191,23 +337,25 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
     if name in CUTS and min(lengths) > 0:
         ratios = [old / new for old, new in zip(parent.extent, lengths, strict=True)]
         if max(ratios) < EVEN * min(ratios):
-            return replace(parent, shape=shape, extent=lengths)
+            return replace(parent, shape=shape, extent=lengths, least=parent.least_with(lengths))
     return None
 
 
 def by_shape(name: str, shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     """The places of a tensor whose axes were joined or split: found again by their lengths, if in one way only."""
-    if not parent.extent or not shape or shape[0] != inputs.shape[0]:
+    if not parent.extent or not shape or shape[0] != inputs.shape[0] or (parent.shuffled and parent.order is None):
         return parent.lost(shape)
     for extent in extents_within(parent):
         further = FURTHER_TOKENS if parent.deep else 0
         found = [parent.at(shape, space, extent) for space in spaces(shape, extent, len(inputs.space), further)]
-        if extent != parent.extent and parent.deep:
-            found = [places for places in found if not places.tokens]
+        if extent != parent.extent and parent.deep and len(shape) == 3:
+            found = []  # as many tokens, or features of latents, as places by chance
         if name in ALONG_THE_LAST:  # what it has made lies there
             found = [places for places in found if len(shape) - 1 not in places.space]
         if parent.are_known:  # without a permutation, what followed the channels still does
             found = [places for places in found if places.come_last == parent.come_last]
+        elif parent.deep and len(shape) == 3:  # features of latents may be as many as places
+            found = [places for places in found if places.come_last == parent.came_last]
         if found:
             return found[0] if len(found) == 1 else parent.lost(shape)
     return parent.lost(shape)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from heatproof.errors import HeatproofError
-from heatproof.explainers.attention_rules import note_gate, through_attention, unfolded
+from heatproof.explainers.attention_rules import constants, made_of_constants, note_gate, through_attention, unfolded
 from heatproof.explainers.autograd_graph import (
     function_name,
     hidden_step,
@@ -97,7 +97,7 @@ class RelevanceGraph(Watching):
         self.constant: set[Node | None] = set()
         """Nodes of attention and gates, where these count as constants."""
         self.weights: list[Tensor] = []
-        """What every softmax gave, where it takes relevance."""
+        """The attention of every block, where it takes relevance."""
         self.handed_on: set[Node | None] = set()
         """Nodes that pass relevance on as it is."""
         self.without_rule: dict[Node | None, HeatproofError] = {}
@@ -118,6 +118,8 @@ class RelevanceGraph(Watching):
             # Parameters that the model does not list are constants too.
             call = call.with_tensors(lambda tensor: tensor.detach() if tensor.is_leaf else tensor)
         carriers = call.carriers
+        if self.composite.attention == "constant" and torch.is_grad_enabled() and made_of_constants(self, call):
+            return constants(self, call)
         if call.name in MOVEMENTS or not carriers or not torch.is_grad_enabled():
             return call.value()
         if call.name in NORMS and len(carriers) == 1:
@@ -147,6 +149,7 @@ class RelevanceGraph(Watching):
         alone = len(call.carriers) == 1 and call.args and call.carriers[0] is place and "out" not in call.kwargs
         if simple and alone and torch.is_grad_enabled():
             result: Tensor = PassOn.apply(place, call)  # type: ignore[no-untyped-call]
+            self.note_activation(call.name, result)
             return result
         return super().watch_in_place(call, place)
 
@@ -257,10 +260,15 @@ class RelevanceGraph(Watching):
     def activated(self, call: Call, carrier: Tensor) -> Tensor:
         """An activation passes relevance on; a gate may count as a constant."""
         result = passed_on(call, carrier)
-        if self.composite.attention is not None and result is not carrier:
-            self.handed_on.add(result.grad_fn)
-            note_gate(self, call.name, result.grad_fn)
+        if result is not carrier:
+            self.note_activation(call.name, result)
         return result
+
+    def note_activation(self, name: str, result: Tensor) -> None:
+        """Remember that it passes relevance on, and whether it is a gate."""
+        if self.composite.attention is not None:
+            self.handed_on.add(result.grad_fn)
+            note_gate(self, name, result.grad_fn)
 
     def passed(self, value: Tensor, carrier: Tensor) -> Tensor:
         """A value whose relevance goes to `carrier` as it is."""

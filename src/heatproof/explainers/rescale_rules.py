@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heatproof.explainers.relevance_nodes import own_tensor
+
 ROUNDING = 8.0
 """Differences of less than so many roundings say nothing about a slope: the derivative stands for it."""
 
@@ -23,7 +25,8 @@ class Valued(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, replaced: Tensor, value: list[Tensor]) -> Tensor:
-        return value.pop()  # from a list, so that it counts as a fresh tensor, which may be changed in place
+        # From a list and no view, so that it counts as a fresh tensor, which may be changed in place.
+        return own_tensor(value.pop(), [replaced])
 
     @staticmethod
     def backward(ctx: Any, signal: Tensor) -> Any:

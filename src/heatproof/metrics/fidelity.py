@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     uniform="window",
 )
 def drop(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
-    """Relative loss of confidence, gains counting as zero: max(0, Y - O) / Y; NaN where Y is zero."""
+    """Share of the confidence Y in the input that is lost where only the explained part is left: max(0, Y - O) / Y.
+
+    O is the confidence in that part. NaN where Y is zero.
+    """
     return of_tensors(drops, full, kept)
 
 
@@ -40,7 +43,7 @@ def drops(full: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]:
     "increase", title="Increase", needs=("confidences",), paper="Chattopadhay et al. 2018", uniform="window"
 )
 def increase(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
-    """1 where the explained part alone gives more confidence than the whole input: O > Y."""
+    """Whether the explained part alone gives more confidence than the whole input: 1 or 0."""
     return of_tensors(increases, full, kept)
 
 

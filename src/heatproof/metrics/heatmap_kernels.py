@@ -177,34 +177,38 @@ OUTSIDE, INSIDE, VOID = 0, 1, 2
 MASS, RANK, POINTING, AUC, PRECISION, BEST_IOU, ADAPTIVE_IOU, PIXELS, TWO_CLASSES = range(9)
 """Places of the scores."""
 SCORES, BY_ORDER = 9, (RANK, POINTING, AUC, PRECISION, BEST_IOU)
-DIGIT = 11
-DIGITS = 1 << DIGIT
+MOST_DIGIT = 11
+"""Bits that a round of sorting looks at."""
 LEAST_SQUARED, MOST_SQUARED = 1e-150, 1e150
 """Between these, squares keep the order of what is squared, and their roots are exact."""
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
-def sort_keys(keys: NDArray[Any], other: NDArray[Any]) -> None:
-    """Sort unsigned whole numbers, ascending: by their lowest digits first."""
-    count, rounds = len(keys), -(-8 * keys.itemsize // DIGIT)
-    counts = np.zeros((rounds, DIGITS), np.int64)
+def sort_keys(keys: NDArray[Any], other: NDArray[Any], bits: int) -> None:
+    """Sort unsigned whole numbers of so many bits, ascending: by their lowest digits first."""
+    count, rounds = len(keys), -(-bits // MOST_DIGIT)
+    width = np.uint64(-(-bits // rounds))  # small digits need small tables
+    digits = 1 << int(width)
+    lowest = np.uint64(digits - 1)
+    counts = np.zeros((rounds, digits), np.int32)
     for n in range(count):
         key = np.uint64(keys[n])
         for digit in range(rounds):
-            counts[digit, (key >> np.uint64(digit * DIGIT)) & np.uint64(DIGITS - 1)] += 1
+            counts[digit, key & lowest] += 1
+            key >>= width
     here, there, moved = keys, other[:count], False
     for digit in range(rounds):
-        shift = np.uint64(digit * DIGIT)
+        shift = np.uint64(digit) * width
         place = counts[digit]
-        if count == 0 or place[(np.uint64(here[0]) >> shift) & np.uint64(DIGITS - 1)] == count:
+        if count == 0 or place[(np.uint64(here[0]) >> shift) & lowest] == count:
             continue  # all are alike in it
         before = 0
-        for value in range(DIGITS):
+        for value in range(digits):
             this = place[value]
             place[value] = before
             before += this
         for n in range(count):
-            own = (np.uint64(here[n]) >> shift) & np.uint64(DIGITS - 1)
+            own = (np.uint64(here[n]) >> shift) & lowest
             there[place[own]] = here[n]
             place[own] += 1
         here, there, moved = there, here, not moved
@@ -213,13 +217,20 @@ def sort_keys(keys: NDArray[Any], other: NDArray[Any]) -> None:
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
+def begin(keys: NDArray[Any], zeros: int, zeros_inside: int) -> None:
+    """The keys of zeros, which stand first; of equal values those that lie inside are last."""
+    keys[: zeros - zeros_inside] = 0
+    keys[zeros - zeros_inside : zeros] = 1
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
 def ordered(
     values: Floats, inside: NDArray[np.bool_], keys: NDArray[Any], other: NDArray[Any], narrow: NDArray[np.float32]
-) -> None:
+) -> int:
     """Keys of non-negative values in ascending order: the bits of the value, and lowest whether it lies inside.
 
-    Zeros, of which there may be many, are not sorted. Keys of 32 bits are of values that float32 holds exactly. There
-    is room for one key more than there are values.
+    Zeros, of which there may be many, are not sorted; how many there are is what it gives. Keys of 32 bits are of
+    values that float32 holds exactly. There is room for one key more than there are values.
     """
     is_narrow = keys.itemsize == 4
     zeros, zeros_inside = 0, 0
@@ -235,82 +246,163 @@ def ordered(
         bits = np.uint64(short[n]) if is_narrow else wide[n]
         keys[place] = (bits << np.uint64(1)) | np.uint64(inside[n])
         place += values[n] != 0
-    sort_keys(keys[zeros:place], other)
-    keys[: zeros - zeros_inside] = 0
-    keys[zeros - zeros_inside : zeros] = 1
+    sort_keys(keys[zeros:place], other, 8 * keys.itemsize)
+    begin(keys, zeros, zeros_inside)
+    return zeros
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
-def walk(keys: NDArray[Any], size: int, found: Floats) -> None:
+def ordered_twice(
+    values: Floats,
+    inside: NDArray[np.bool_],
+    minus: NDArray[np.bool_],
+    keys: NDArray[Any],
+    narrow: NDArray[np.float32],
+    zeros: NDArray[np.int64],
+) -> bool:
+    """The keys (3, N + 1) of sizes, as above, and of the positive parts among them, by one sort.
+
+    Fills the first two rows and how many zeros each has. False, and nothing is done, if sizes are so far apart that
+    their keys have no bit to spare for the sign.
+    """
+    count, is_narrow = len(values), keys.itemsize == 4
+    if is_narrow:
+        for n in range(count):
+            narrow[n] = values[n]
+    short, wide = narrow.view(np.int32), values.view(np.int64)
+    least, most = np.int64(2**63 - 1), np.int64(0)
+    none, none_inside, cut, cut_inside = 0, 0, 0, 0
+    for n in range(count):
+        bits = np.int64(short[n]) if is_narrow else wide[n]
+        least, most = min(least, bits if bits else np.int64(2**63 - 1)), max(most, bits)
+        zero = bits == 0
+        gone = zero | minus[n]
+        none += zero
+        none_inside += zero & inside[n]
+        cut += gone
+        cut_inside += gone & inside[n]
+    span = most - least + 1
+    if span >> (8 * keys.itemsize - 3):
+        return False
+    width = 2
+    while span:
+        width, span = width + 1, span >> 1
+    sizes, positives, place = keys[0], keys[1], none
+    for n in range(count):
+        bits = np.int64(short[n]) if is_narrow else wide[n]
+        sizes[place] = ((bits - least + 1) << 2) | (np.int64(inside[n]) << 1) | np.int64(minus[n])
+        place += bits != 0
+    sort_keys(sizes[none:count], keys[2], width)
+    place = cut
+    for n in range(none, count):
+        key = np.int64(sizes[n])
+        whole = (((key >> 2) + least - 1) << 1) | ((key >> 1) & 1)
+        sizes[n] = positives[place] = whole
+        place += int(1 - (key & 1))
+    begin(sizes, none, none_inside)
+    begin(positives, cut, cut_inside)
+    zeros[0], zeros[1] = none, cut
+    return True
+
+
+@njit(**options)  # type: ignore[untyped-decorator]
+def walk(keys: NDArray[Any], zeros: int, size: int, at: NDArray[np.int32], found: Floats) -> int:
     """Rank accuracy, ROC AUC, average precision and best IoU from ordered keys, from the largest value down.
 
-    Positions of one value come together: what follows from them does not depend on their order.
+    Positions of one value come together: what follows from them does not depend on their order. Only values of which
+    some position lies inside are gone through: `at` is filled with the places of these, and how many it gives.
     """
     count = len(keys)
+    above, here = count - zeros, 0
+    for n in range(above):  # without a branch, which nobody could foresee
+        at[here] = n
+        here += int(keys[count - 1 - n] & 1)
     taken, hits, pairs, precision, part, whole, ranked = 0, 0, 0.0, 0.0, 0, 1, False
-    n = count - 1
-    while n >= 0:
-        value = keys[n] >> 1
-        more, more_inside = 0, 0
-        while n >= 0 and keys[n] >> 1 == value:
-            more += 1
-            more_inside += keys[n] & 1 == 1
-            n -= 1
-        if not ranked and taken + more >= size:
-            found[RANK] = (hits + (size - taken) * (more_inside / more)) / size
+    while hits < size:
+        if hits < here:
+            first = at[hits]  # of a value, those inside come first
+            last, value = first + 1, keys[count - 1 - first] >> 1
+            while last < above and keys[count - 1 - last] >> 1 == value:
+                last += 1
+            more_inside = 1
+            while hits + more_inside < here and at[hits + more_inside] < last:
+                more_inside += 1
+        else:
+            first, last, more_inside = above, count, size - here
+        if not ranked and last >= size:
+            found[RANK] = (hits + max(0, size - first) * (more_inside / (last - first))) / size
             ranked = True
-        pairs += (more - more_inside) * (hits + more_inside / 2)
-        taken += more
+        pairs += (first - taken) * float(hits) + (last - first - more_inside) * (hits + more_inside / 2)
+        taken = last
         hits += more_inside
-        if more_inside:
-            precision += more_inside * (hits / taken)
-            if hits * whole > part * (size + taken - hits):  # as fractions, without a division
-                part, whole = hits, size + taken - hits
+        precision += more_inside * (hits / taken)
+        if hits * whole > part * (size + taken - hits):  # as fractions, without a division
+            part, whole = hits, size + taken - hits
+    if not ranked:
+        found[RANK] = 1.0
+    pairs += (count - taken) * float(size)
     found[AUC] = pairs / (float(size) * (count - size))
     found[PRECISION] = precision / size
     found[BEST_IOU] = part / whole
+    return here
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
-def two_classes(keys: NDArray[Any], heights: Floats, narrow: NDArray[np.float32]) -> float:
+def two_classes(
+    keys: NDArray[Any], zeros: int, size: int, heights: Floats, narrow: NDArray[np.float32], steps: NDArray[np.int32]
+) -> float:
     """Average precision of background and object together: each position once as 1 - h, once as h, h from 0 to 1.
 
-    Half for a map that is the same everywhere. Two pointers walk down both lists, which are in order already.
+    Half for a map that is the same everywhere. Two pointers walk down both lists, which are in order already; zeros
+    are the first of one and the last of the other. `steps` (2, N + 1) has room for where there are hits.
     """
     count, is_narrow = len(keys), keys.itemsize == 4
     short, wide = narrow.view(np.uint32), heights.view(np.uint64)
     if is_narrow:
-        for n in range(count):  # one loop after the other, each of which the processor does several at a time
+        for n in range(zeros, count):  # one loop after the other, each of which the processor does several at a time
             short[n] = keys[n] >> 1
-        for n in range(count):
+        for n in range(zeros, count):
             heights[n] = narrow[n]
     else:
-        for n in range(count):
+        for n in range(zeros, count):
             wide[n] = keys[n] >> 1
-    least, span = heights[0], heights[count - 1] - heights[0]
+    least = 0.0 if zeros else heights[0]
+    span = heights[count - 1] - least
     if span <= 0 or not math.isfinite(span):
         return 0.5
-    for n in range(count):
+    zeros_inside = size
+    for n in range(zeros, count):
         heights[n] = (heights[n] - least) / span
-    up, down = 0, count - 1
-    taken, hits, found = 0, 0, 0.0
-    while up < count or down >= 0:
-        high = heights[down] if down >= 0 else -1.0
-        low = 1 - heights[up] if up < count else -1.0
+        zeros_inside -= int(keys[n] & 1)
+    up, down = zeros, count - 1
+    high, low = heights[down], 1 - heights[up]
+    more, taken = zeros - zeros_inside, zeros  # 1 - 0 is the largest, as the largest height is
+    hits, last = more, 0
+    while up < count:
         value = high if high > low else low
-        more, more_hits = 0, 0
-        while down >= 0 and heights[down] == value:
-            more += 1
-            more_hits += keys[down] & 1 == 1
-            down -= 1
-        while up < count and 1 - heights[up] == value:
-            more += 1
-            more_hits += keys[up] & 1 == 0
-            up += 1
-        taken += more
-        hits += more_hits
-        found += more_hits * (hits / taken)
-    return found / count
+        while high == value:
+            hit = int(keys[down] & 1)
+            more, hits, taken, down = more + hit, hits + hit, taken + 1, down - 1
+            high = heights[down] if down >= zeros else -1.0
+        while low == value:
+            hit = 1 - int(keys[up] & 1)
+            more, hits, taken, up = more + hit, hits + hit, taken + 1, up + 1
+            low = 1 - heights[up] if up < count else -1.0
+        if value == 0:  # the last: 1 - 1
+            more, hits, taken = more + zeros_inside, hits + zeros_inside, taken + zeros
+        steps[0, last], steps[1, last] = hits, taken
+        last += more > 0
+        more = 0
+    return float(precisions(steps[0, :last], steps[1, :last])) / count
+
+
+@njit(fastmath={"reassoc"}, **options)  # type: ignore[untyped-decorator]
+def precisions(hits: NDArray[np.int32], taken: NDArray[np.int32]) -> float:
+    """The sum over all hits of the share of hits among what is taken by then; several at a time."""
+    total = float(hits[0]) * (hits[0] / taken[0])
+    for n in range(1, len(hits)):
+        total += (hits[n] - hits[n - 1]) * (hits[n] / taken[n])
+    return float(total)
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
@@ -325,10 +417,13 @@ def largest(values: Floats) -> float:
 
 
 @njit(**options)  # type: ignore[untyped-decorator]
-def at_mean(keys: NDArray[Any], size: int, threshold: float, squared: bool, found: Floats) -> None:
+def at_mean(
+    keys: NDArray[Any], zeros: int, size: int, at: NDArray[np.int32], threshold: float, squared: bool, found: Floats
+) -> None:
     """IoU and share of rightly marked positions, where all are marked that reach the threshold, the map's mean.
 
-    From ordered keys; `squared` where these are of what was squared.
+    From ordered keys, and the places `at` which those above zero lie inside; `squared` where these are of what was
+    squared.
     """
     count, is_narrow = len(keys), keys.itemsize == 4
     one = np.zeros(1, np.uint64)
@@ -346,10 +441,8 @@ def at_mean(keys: NDArray[Any], size: int, threshold: float, squared: bool, foun
             last = middle
         else:
             first = middle + 1
-    above = keys[first:]
-    hits, marked = 0, len(above)
-    for n in range(marked):
-        hits += int(above[n] & 1)
+    marked = count - first
+    hits = np.searchsorted(at, marked) if marked <= count - zeros else size  # zeros are marked all or none
     found[ADAPTIVE_IOU] = hits / (size + marked - hits)
     found[PIXELS] = (count - size - marked + 2 * hits) / count
 
@@ -405,23 +498,27 @@ def score_truth(
     """
     cases, channels, positions = relevance.shape
     pooled, kept, heights = np.empty(positions), np.empty(positions), np.empty(positions)
-    narrow = np.empty(positions, np.float32)
-    inside, close = np.empty(positions, np.bool_), np.empty(positions, np.bool_)
-    made = np.empty((2, 2), np.int64)
+    narrow, at, is_narrow = np.empty(positions, np.float32), np.empty((2, positions), np.int32), keys.itemsize == 4
+    inside, close, minus = np.empty(positions, np.bool_), np.empty(positions, np.bool_), np.empty(positions, np.bool_)
+    made, zeros, above = np.empty((2, 2), np.int64), np.empty(2, np.int64), np.empty(2, np.int64)
+    ready, steps = np.empty(2, np.bool_), np.empty((2, positions + 1), np.int32)
+    cut = False
+    for code in codes:
+        cut |= code in (1, 6, 7, 8)
     for b in range(cases):
         count, size = 0, 0
         for n in range(positions):
-            inside[n], close[n] = truth[b, n] == INSIDE, near[b, n]
+            inside[n], close[n], minus[n] = truth[b, n] == INSIDE, near[b, n], relevance[b, 0, n] < 0
             size += inside[n]
             count += truth[b, n] != VOID
         if count < positions:
             here = 0
             for n in range(positions):
-                inside[here], close[here] = truth[b, n] == INSIDE, near[b, n]
+                inside[here], close[here], minus[here] = truth[b, n] == INSIDE, near[b, n], relevance[b, 0, n] < 0
                 here += truth[b, n] != VOID
         negative, safe = signs_and_squares(relevance[b, 0])
         safe &= channels == 1
-        made[:] = -1
+        made[:], ready[:] = -1, False
         for p in range(len(codes)):
             if size == 0 or size == count:
                 state[p, b] = NO_TRUTH
@@ -450,9 +547,9 @@ def score_truth(
                 state[p, b] = DEFINED
                 scores[MASS] = share_inside(values, marks)
                 threshold = min(add_up(values) / count, most)  # by rounding it may be more, where all are alike
-                root = made[kind, 0] if safe and square else -1
-                squared = bool(square) and (root >= 0 or keys.itemsize == 4)
-                if root >= 0 and codes[p] != both:
+                root = made[kind, 0]
+                squared = bool(square) and (root >= 0 or is_narrow)
+                if root >= 0:
                     for k in BY_ORDER:
                         scores[k] = found[root, b, k]
                 else:
@@ -461,11 +558,16 @@ def score_truth(
                             values[n] = math.sqrt(values[n])
                         most = math.sqrt(most)
                     scores[POINTING] = points_at(values, close[:count], most)
-                    ordered(values, marks, keys[kind], keys[2], narrow)
-                    walk(keys[kind, :count], size, scores)
-                    if codes[p] == both:
-                        scores[TWO_CLASSES] = two_classes(keys[kind, :count], heights, narrow)
-                at_mean(keys[kind, :count], size, threshold, squared, scores)
+                    as_it_is = squared or not square
+                    if as_it_is and kind == 0 and safe and negative and cut:
+                        ready[:] = ordered_twice(values, marks, minus, keys, narrow, zeros)
+                    if not (as_it_is and ready[kind]):
+                        zeros[kind], ready[kind] = ordered(values, marks, keys[kind], keys[2], narrow), False
+                    above[kind] = walk(keys[kind, :count], zeros[kind], size, at[kind], scores)
+                if codes[p] == both:
+                    scores[TWO_CLASSES] = two_classes(keys[kind, :count], zeros[kind], size, heights, narrow, steps)
+                places = at[kind, : above[kind]]
+                at_mean(keys[kind, :count], zeros[kind], size, places, threshold, squared, scores)
             if safe:
                 made[kind, square] = p
 

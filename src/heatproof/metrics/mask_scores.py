@@ -53,6 +53,9 @@ class MaskScores:
     poolings: tuple[str, ...]
     values: Mapping[str, NDArray[np.float64]]
     state: NDArray[np.int8]
+    shares: NDArray[np.float64]
+    """The share of each mask of the positions that count, and how many of these there are."""
+    positions: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +66,9 @@ class SignedScores:
     state: Mapping[str, NDArray[np.int8]]
 
 
-def shares_of(truth: NDArray[np.uint8]) -> NDArray[np.float64]:
+def shares_of(truth: NDArray[np.uint8], positions: NDArray[np.int64]) -> NDArray[np.float64]:
     """The share of each mask (B, *space) of the positions that count; zero where none does."""
-    inside = count_of(truth, INSIDE)
-    found: NDArray[np.float64] = inside / np.maximum(positions_of(truth), 1)
+    found: NDArray[np.float64] = count_of(truth, INSIDE) / np.maximum(positions, 1)
     return found
 
 
@@ -121,9 +123,11 @@ def score_masks(
         pooled = pool(torch.as_tensor(own), chosen[place]).cpu().numpy()
         fill([place], pooled[:, None], ["sum_pos"], "")  # of one channel that is not negative: itself
     values = {metric: found[..., place] for place, metric in enumerate(POOLED)}
+    counted = positions_of(truth)
+    shares = shares_of(truth, counted)
     with np.errstate(divide="ignore", invalid="ignore"):
-        values["lift"] = values["mass_accuracy"] / shares_of(truth)
-    return MaskScores(chosen, values, state)
+        values["lift"] = values["mass_accuracy"] / shares
+    return MaskScores(chosen, values, state, shares, counted)
 
 
 def near_masks(truth: NDArray[np.uint8], tolerance: int) -> NDArray[np.bool_]:
@@ -136,10 +140,12 @@ def near_masks(truth: NDArray[np.uint8], tolerance: int) -> NDArray[np.bool_]:
     return np.stack([distance_transform_edt(~mask) <= tolerance if mask.any() else mask for mask in inside])
 
 
-def score_signed(relevance: NDArray[Any], truth: NDArray[np.uint8]) -> SignedScores:
+def score_signed(
+    relevance: NDArray[Any], truth: NDArray[np.uint8], shares: NDArray[np.float64] | None = None
+) -> SignedScores:
     """The attribution confusion matrix of relevance (B, C, *space), channels added up, in numbers.
 
-    Positive relevance inside the mask is right, so is negative relevance outside.
+    Positive relevance inside the mask is right, so is negative relevance outside. `shares` of the masks, if known.
     """
     from heatproof.metrics import heatmap_kernels as kernels
 
@@ -150,7 +156,7 @@ def score_signed(relevance: NDArray[Any], truth: NDArray[np.uint8]) -> SignedSco
     sums = np.empty((4, 1, cases))
     maps = np.ascontiguousarray(relevance).reshape(cases, relevance.shape[1], positions)
     kernels.signed_sums(maps, np.ascontiguousarray(truth).reshape(1, cases, positions), sums)
-    shares = shares_of(truth)
+    shares = shares_of(truth, positions_of(truth)) if shares is None else shares
     values = confusion_scores(*sums[:, 0])
     missing = (shares == 0) | (shares == 1)
     broken, silent = ~np.isfinite(sums[:, 0]).all(0), sums[:, 0].sum(0) == 0

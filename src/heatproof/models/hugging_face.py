@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from heatproof.errors import HeatproofError
 from heatproof.explainers.wrapped import Wrapped
 from heatproof.models.libraries import downloaded, library, numbered
-from heatproof.models.weights import read_arrays
+from heatproof.models.weights import read_arrays, some_of
 
 PREFIX = "hf:"
 PROCESSOR = "preprocessor_config.json"
@@ -91,7 +91,7 @@ def refilled(transformers: Any, kind: Any, config: Any, weights: Path) -> nn.Mod
             raise HeatproofError(f"{weights} does not hold weights of {kind.__name__}: {problem}") from problem
     wrong = {key: sorted(map(str, about[key])) for key in ("missing_keys", "unexpected_keys") if about[key]}
     if wrong:
-        words = "; ".join(f"{key.replace('_', ' ')} {', '.join(names)}" for key, names in wrong.items())
+        words = "; ".join(f"{key.replace('_', ' ')} {some_of(names)}" for key, names in wrong.items())
         raise HeatproofError(f"{weights} does not hold weights of {kind.__name__}: {words}.")
     return network.eval()  # type: ignore[no-any-return]
 

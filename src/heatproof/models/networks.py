@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heatproof.devices import placed
-from heatproof.errors import HeatproofError
+from heatproof.errors import HeatproofError, words_of
 from heatproof.explainers.guards import hookable, untouched
 from heatproof.explainers.wrapped import Wrapped
 from heatproof.loading import load_object
@@ -43,8 +43,8 @@ def make_from(reference: str) -> tuple[str, Any]:
         return reference.rpartition(":")[2], found
     try:
         return reference.rpartition(":")[2], found()
-    except Exception as problem:
-        raise HeatproofError(f"{reference} fails to make a network: {type(problem).__name__}: {problem}") from problem
+    except (Exception, SystemExit) as problem:
+        raise HeatproofError(f"{reference} fails to make a network: {words_of(problem)}") from problem
 
 
 def name_of(model: object) -> str:

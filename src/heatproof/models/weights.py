@@ -16,6 +16,8 @@ from heatproof import arrays as npz
 from heatproof.errors import HeatproofError
 
 Array = np.ndarray[Any, Any]
+FEW = 6
+"""Names that an error lists."""
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -34,7 +36,7 @@ def fill(model: nn.Module, arrays: Mapping[str, Array], path: Path) -> None:
     expected = model.state_dict()
     owner = type(model).__name__
     if misfit := name_misfit(expected, arrays):
-        raise HeatproofError(f"{path} does not hold weights of {owner}: it {misfit}. Expected: {', '.join(expected)}.")
+        raise HeatproofError(f"{path} does not hold weights of {owner}: it {misfit}. Expected: {some_of(expected)}.")
     model.load_state_dict(
         {name: fitted(path, name, arrays[name], like, f"{owner} needs") for name, like in expected.items()}
     )
@@ -43,8 +45,15 @@ def fill(model: nn.Module, arrays: Mapping[str, Array], path: Path) -> None:
 def name_misfit(expected: Iterable[str], found: Iterable[str]) -> str:
     """What names a file misses and has too many, in words; empty if none."""
     missing, foreign = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
-    parts = [f"misses {', '.join(missing)}"] * bool(missing) + [f"has unknown {', '.join(foreign)}"] * bool(foreign)
+    parts = [f"misses {some_of(missing)}"] * bool(missing) + [f"has unknown {some_of(foreign)}"] * bool(foreign)
     return " and ".join(parts)
+
+
+def some_of(names: Iterable[str]) -> str:
+    """The first of them, and how many more there are: a transformer has hundreds."""
+    every = list(names)
+    left_out = len(every) - FEW
+    return ", ".join(every) if left_out < 2 else f"{', '.join(every[:FEW])} and {left_out} more"
 
 
 def fitted(path: Path, name: str, array: Array, like: torch.Tensor, needs: str) -> torch.Tensor:

@@ -50,12 +50,6 @@ class Entry:
         """What people came for."""
         return self.sentences[0] if self.sentences else "No method was judged."
 
-    @property
-    def checks(self) -> tuple[int, int]:
-        """How many health checks there were, and how many failed."""
-        checks = self.run.verdict.checks
-        return len(checks), sum(check.passed is False for check in checks)
-
     def content(self) -> dict[str, Any]:
         """Everything about the run, for programs."""
         exported: dict[str, Any] = json.loads(as_json(self.run))
@@ -169,13 +163,12 @@ def index(entries: Sequence[Entry]) -> str:
     """The page over all runs."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for entry in entries:
-        checks, failed = entry.checks
         groups.setdefault(entry.run.story.title, []).append(
             {
                 "called": one_line(entry.called), "name": entry.name, "first": entry.first,
                 "sentences": entry.sentences[1:], "dataset": entry.run.story.dataset,
                 "created": entry.run.manifest["created"][:10],
-                "models": list(entry.run.manifest["models"]), "checks": checks, "failed": failed,
+                "models": list(entry.run.manifest["models"]),
             }
         )  # fmt: skip
     return (

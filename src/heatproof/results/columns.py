@@ -200,17 +200,18 @@ def gather(
             facts[rows["model"][0], rows["case"][0]] = rows.select("model", "case", *there).unique(["model", "case"])
         flagged = [condition.fill_null(False).alias(f"in {name}") for name, condition in subsets.items()]
         rows = rows.select("case", *KEY, *VARIANT, pl.col("value", "uniform").cast(pl.Float64), *flagged)
-        for named, group in rows.group_by(*VARIANT, *KEY, maintain_order=True):
-            words = tuple(str(word) for word in named)
+        coded = np.array([cases.setdefault(case, len(cases)) for case in rows["case"]], np.uint32)
+        value, uniform = (rows[name].to_numpy().astype(np.float64) for name in ("value", "uniform"))
+        bits = np.zeros(len(rows), np.uint64)
+        for place, name in enumerate(subsets):
+            bits |= rows[f"in {name}"].to_numpy().astype(np.uint64) << np.uint64(place)
+        together = rows.with_row_index("row").group_by(*VARIANT, *KEY, maintain_order=True).agg("row")
+        for *named, row in together.select(*VARIANT, *KEY, "row").iter_rows():
+            words, here = tuple(str(word) for word in named), np.array(row)
             variant, key = words[: len(VARIANT)], words[len(VARIANT) :]
-            coded = np.array([cases.setdefault(case, len(cases)) for case in group["case"]], np.uint32)
-            value = group["value"].to_numpy().astype(np.float64)
-            bits = np.zeros(len(group), np.uint64)
-            for place, name in enumerate(subsets):
-                bits |= group[f"in {name}"].to_numpy().astype(np.uint64) << np.uint64(place)
-            code = np.full(len(group), keys.setdefault(key, len(keys)), np.uint16)
-            uniform = group["uniform"].to_numpy().astype(np.float64)
-            stack.add(variant, case=coded, key=code, value=value, bits=bits, uniform=uniform)
+            code = np.full(len(here), keys.setdefault(key, len(keys)), np.uint16)
+            chosen = {"case": coded[here], "value": value[here], "bits": bits[here], "uniform": uniform[here]}
+            stack.add(variant, key=code, **chosen)
     return Gathered(
         stack, cases, keys, frozenset(models), costs.means, list(subsets), all_facts(facts.values()), clusters
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
+from heatproof.executors.threads import in_turn
 from heatproof.lazy import np
 from heatproof.results.columns import Columns, Gathered
 from heatproof.results.contest import Contest
@@ -136,22 +138,34 @@ def glances(
     held  metric, ground truth, pooling and explained quantity of these
     """
     shown = {entry[:3] for entry in held}
-    for columns in scores.columns(list(metrics)):
+
+    def of(columns: Columns) -> list[Glance]:
         words = metrics[columns.variant[0]]
         targets = sorted({target for _, target, _ in columns.keys if target}) or [""]
-        for subset, model, part in parts(columns, scores) if columns.variant in shown else [("all", "", columns)]:
+        seen: list[Glance] = []
+        for subset, model, part in parts(columns, scores if columns.variant in shown else None):
             for target in targets:
                 if (subset, model) == ("all", "") and (*columns.variant, target) in held:
                     continue
                 if (found := field_of(part, target, words, families, seed)) is not None:
-                    for glance in field_glances(found, columns.variant, target, words, short):
-                        yield replace(glance, subset=subset, model=model)
+                    several = field_glances(found, columns.variant, target, words, short)
+                    seen += (replace(glance, subset=subset, model=model) for glance in several)
+        return seen
+
+    yield from chain.from_iterable(in_turn(of, scores.columns(list(metrics))))
 
 
-def parts(columns: Columns, scores: Gathered) -> Iterator[tuple[str, str, Columns]]:
-    """All scores, and those of each part of the cases, on all networks and, where there are several, on each."""
+def parts(columns: Columns, scores: Gathered | None) -> Iterator[tuple[str, str, Columns]]:
+    """All scores, and those of each part of the cases, on all networks and, where there are several, on each.
+
+    Without `scores`, which say what parts and networks there are: all of them only.
+    """
+    if scores is None:
+        yield "all", "", columns
+        return
     models = sorted(scores.models) if len(scores.models) > 1 else []
-    for subset, cases in (("all", columns), *((name, columns.of_subset(at)) for at, name in enumerate(scores.subsets))):
+    for place, subset in enumerate(("all", *scores.subsets)):
+        cases = columns.of_subset(place - 1) if place else columns
         yield subset, "", cases
         for model in models:
             yield subset, model, cases.of_model(model)

@@ -177,16 +177,16 @@ def settled(judged: Judged, story: Story) -> Check:
         return Check(
             "sample size",
             True,
-            f"{first.short} and {second.short} can be told apart by {counted(judged.cases, story)}.",
+            f"{first.short} and {second.short} can be told apart with {counted(judged.cases, story)}.",
         )
     first, second = judged.leading[:2]
     more = (
-        "more alone would not do it"
+        "more cases alone would not help"
         if judged.needed is None
         else f"it would take some {judged.needed:,} (at 95 % over all pairs, four times of five)"
     )
     return Check(
         "sample size",
         False,
-        f"By {counted(judged.cases, story)}, {first.short} and {second.short} cannot be told apart; {more}.",
+        f"With {counted(judged.cases, story)}, {first.short} and {second.short} cannot be told apart; {more}.",
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from heatproof.errors import HeatproofError
-from heatproof.executors.threads import each
+from heatproof.executors.threads import in_turn
 from heatproof.lazy import np, pl
 from heatproof.results.columns import KEY, VARIANT, Columns, Gathered, Key
 from heatproof.results.skill import SKILL, Scale
@@ -44,6 +45,8 @@ ALL = ("mean_all", "ci_low_all", "ci_high_all")
 """The reading in which an unusable map counts as a uniform one."""
 HELD = 2 * 10**6
 """Scores that go through one bootstrap at a time."""
+WIDEST = 1000
+"""Columns of scores that do: what their resamples make stays in the cache."""
 
 
 def leaderboard(
@@ -73,18 +76,20 @@ def leaderboard(
     lines: list[dict[str, Any]] = []
     models, words = len(scores.models), {metric.name: metric for metric in metrics}
 
-    def lines_of(drawn: Drawn) -> list[dict[str, Any]]:
-        block, plain, whole = drawn
-        scale = Scale(words[block.named["metric"]], families)
-        found = list(case_lines(block, plain, whole, scale))
-        if models > 1:
-            found += model_lines(block, plain, whole, scale, seed, models)
-        return [line | block.named for line in found]
+    def lines_of(blocks: Sequence[Block]) -> tuple[Drawn, list[dict[str, Any]]]:
+        drawn = Drawn.of(blocks, seed)
+        scale = Scale(words[blocks[0].named["metric"]], families)
+        found: list[dict[str, Any]] = []
+        for block, numbers, (plain, whole) in zip(blocks, case_lines(drawn, scale), drawn.means, strict=True):
+            found += (line | block.named for line in numbers)
+            if models > 1:
+                found += (line | block.named for line in model_lines(block, plain, whole, scale, seed, models))
+        return drawn, found
 
-    for group in resampled(scores, list(words), seed):
-        lines += chain.from_iterable(each(lines_of, group))
+    for drawn, found in in_turn(lines_of, alike_blocks(scores, list(words))):
+        lines += found
         if look is not None:
-            for block, _, whole in group:
+            for block, (_, whole) in zip(drawn.blocks, drawn.means, strict=True):
                 look(block, whole)
     table = pl.DataFrame(lines, infer_schema_length=None).with_columns(
         benchmark=pl.lit(benchmark), dataset=pl.lit(dataset)
@@ -111,58 +116,73 @@ class Block:
     unusable: NDArray[np.bool_]
     clusters: NDArray[np.int64] | None
 
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Blocks of one metric and the same cases side by side, and what resampled cases make of them.
+
+    plain   means (resamples, columns) of the scores
+    filled  those of the other reading at `gaps`, the columns in which it differs
+    """
+
+    blocks: Sequence[Block]
+    values: NDArray[np.float64]
+    whole: NDArray[np.float64]
+    gaps: NDArray[np.int64]
+    plain: NDArray[np.float64]
+    filled: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block], seed: int) -> Drawn:
+        values, whole = (np.hstack([getattr(block, name) for block in blocks]) for name in ("values", "whole"))
+        gaps = np.flatnonzero((np.isnan(values) & ~np.isnan(whole)).any(0))
+        means = bootstrap_means(np.hstack([values, whole[:, gaps]]), seed, clusters=blocks[0].clusters)
+        return cls(blocks, values, whole, gaps, *np.split(means, [values.shape[1]], axis=1))
+
     @property
-    def gaps(self) -> NDArray[np.int64]:
-        """The columns in which the two readings differ."""
-        return np.flatnonzero((np.isnan(self.values) & ~np.isnan(self.whole)).any(0))
+    def clusters(self) -> NDArray[np.int64] | None:
+        return self.blocks[0].clusters
+
+    @property
+    def means(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """The means of each block's two readings."""
+        whole = self.plain
+        if len(self.gaps):
+            whole = whole.copy()
+            whole[:, self.gaps] = self.filled
+        ends = np.cumsum([len(block.keys) for block in self.blocks])[:-1]
+        return list(zip(*(np.split(reading, ends, axis=1) for reading in (self.plain, whole)), strict=True))
 
     def sample(
-        self, values: NDArray[np.float64], mean: NDArray[np.float64], scale: Scale, keys: Sequence[Key]
+        self, values: NDArray[np.float64], mean: NDArray[np.float64], scale: Scale, chosen: NDArray[np.int64] | slice
     ) -> Sample:
-        """What intervals of the columns' means rest on.
+        """What intervals of the means of the columns that are chosen rest on.
 
         A ceiling is made of the truth: that it has the best score on every case is no estimate.
         """
         sample = Sample.of(values, mean, self.clusters, scale.words.range)
-        is_ceiling = np.array([scale.families.get(explainer) == "ceiling" for *_, explainer in keys], dtype=bool)
+        every = [scale.families.get(explainer) == "ceiling" for block in self.blocks for *_, explainer in block.keys]
+        is_ceiling = np.array(every, dtype=bool)[chosen]
         return replace(sample, same=sample.same & ~(is_ceiling & (mean == scale.words.best)))
 
 
-Drawn: TypeAlias = "tuple[Block, NDArray[np.float64], NDArray[np.float64]]"
-"""A block, and the means (resamples, keys) of its two readings over resampled cases."""
-
-
-def resampled(scores: Gathered, metrics: Sequence[str], seed: int) -> Iterator[list[Drawn]]:
-    """All blocks, as many at a time as go through one bootstrap."""
-    every = (portions(group, scores.subsets) for group in groups(scores.columns(metrics)))
-    for blocks in chain.from_iterable(every):
-        readings = [block.values for block in blocks] + [block.whole[:, block.gaps] for block in blocks]
-        ends = np.cumsum([reading.shape[1] for reading in readings])[:-1]
-        means = np.split(bootstrap_means(np.hstack(readings), seed, clusters=blocks[0].clusters), ends, axis=1)
-        yield [
-            (block, plain, filled_in(plain, block.gaps, filled))
-            for block, plain, filled in zip(blocks, means, means[len(blocks) :], strict=False)
-        ]
+def alike_blocks(scores: Gathered, metrics: Sequence[str]) -> Iterator[list[Block]]:
+    """All blocks; those of one metric and the same cases together, as many as go through one bootstrap."""
+    for group in groups(scores.columns(metrics)):
+        for blocks in portions(group, scores.subsets):
+            yield from (list(alike) for _, alike in groupby(blocks, key=lambda block: block.named["metric"]))
 
 
 def portions(group: Iterable[Columns], subsets: Sequence[str]) -> Iterator[list[Block]]:
     """The blocks of variants that have the same cases, as many at a time as fit into HELD values."""
     held: list[Block] = []
     for block in chain.from_iterable(subset_blocks(columns, subsets) for columns in group):
-        if held and (len(held) + 1) * block.values.size > HELD:
+        columns = (len(held) + 1) * block.values.shape[1]
+        if held and (columns > WIDEST or columns * len(block.values) > HELD):
             yield held
             held = []
         held.append(block)
     yield held
-
-
-def filled_in(means: NDArray[np.float64], gaps: NDArray[np.int64], filled: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means with those of the columns that have gaps replaced; the same array where none has."""
-    if not len(gaps):
-        return means
-    whole = means.copy()
-    whole[:, gaps] = filled
-    return whole
 
 
 def subset_blocks(columns: Columns, subsets: Sequence[str]) -> Iterator[Block]:
@@ -190,41 +210,51 @@ def groups(variants: Iterable[Columns]) -> Iterator[list[Columns]]:
         yield held
 
 
-def case_lines(
-    block: Block, means: NDArray[np.float64], means_all: NDArray[np.float64], scale: Scale
-) -> Iterator[dict[str, Any]]:
-    """A line per model, target and explainer: statistics over cases, from the resampled means of both readings."""
-    values = block.values
+def case_lines(drawn: Drawn, scale: Scale) -> Iterator[list[dict[str, Any]]]:
+    """By block a line per model, target and explainer: statistics over cases, intervals from the resampled means."""
+    values, gaps = drawn.values, drawn.gaps
     ordered = np.sort(values, axis=0)
     lines = np.ascontiguousarray(values.T)  # so that a sum is made in the same order whatever else is in the table
     defined = ~np.isnan(lines)
-    counts, silent = defined.sum(1), block.unusable.sum(0)
+    counts = defined.sum(1)
+    silent = np.concatenate([block.unusable.sum(0) for block in drawn.blocks])
     with np.errstate(invalid="ignore"):
         mean = np.where(defined, lines, 0.0).sum(1) / counts
         std = np.sqrt((np.where(defined, lines - mean[:, None], 0.0) ** 2).sum(1) / counts)
         undefined = silent / (counts + silent)
-    sample = block.sample(values, mean, scale, block.keys)
-    low, high = sample.around(means)
+    sample = drawn.sample(values, mean, scale, slice(None))
+    low, high = sample.around(drawn.plain)
     mean_all, low_all, high_all, rest_on = mean.copy(), low.copy(), high.copy(), sample.counts.copy()
-    if len(gaps := block.gaps):
-        mean_all[gaps] = np.nanmean(block.whole[:, gaps], axis=0)
-        sample = block.sample(block.whole[:, gaps], mean_all[gaps], scale, [block.keys[gap] for gap in gaps])
-        low_all[gaps], high_all[gaps] = sample.around(means_all[:, gaps])
+    if len(gaps):
+        mean_all[gaps] = np.nanmean(drawn.whole[:, gaps], axis=0)
+        sample = drawn.sample(drawn.whole[:, gaps], mean_all[gaps], scale, gaps)
+        low_all[gaps], high_all[gaps] = sample.around(drawn.filled)
         rest_on[gaps] = sample.counts
     shares = quantiles(ordered, (0.5, 0.0, 0.2, 0.8, 1.0))
     known = dict(zip(("median", *QUANTILES), shares, strict=True))
     bounds = [
         bound
         for name, share in SHARES.items()
-        for bound in quantile_interval(ordered, share, told_by(values, known[name], block.clusters))
+        for bound in quantile_interval(ordered, share, told_by(values, known[name], drawn.clusters))
     ]
-    skills = scale.skills(block.keys, mean_all, means_all, rest_on)
-    numbers = np.stack([mean, std, shares[0], low, high, *shares[1:], mean_all, low_all, high_all, *skills, *bounds])
-    names = ("mean", "std", "median", "ci_low", "ci_high", *QUANTILES, *ALL, *SKILL, *BOUNDS)
-    for column, key in enumerate(block.keys):
-        found = [None if np.isnan(number) else float(number) for number in numbers[:, column]]
-        line = dict(zip(names, found, strict=True)) | {"undefined": float(undefined[column])}
-        yield dict(zip(KEY, key, strict=True)) | {"n": int(counts[column])} | line
+    numbers = np.stack([mean, std, shares[0], low, high, *shares[1:], mean_all, low_all, high_all, *bounds])
+    names = ("mean", "std", "median", "ci_low", "ci_high", *QUANTILES, *ALL, *BOUNDS, *SKILL)
+    start = 0
+    for block, (_, means_all) in zip(drawn.blocks, drawn.means, strict=True):
+        here = slice(start, start := start + len(block.keys))
+        skills = np.stack(scale.skills(block.keys, mean_all[here], means_all, rest_on[here]))
+        found = np.vstack([numbers[:, here], skills])
+        yield [
+            {
+                **dict(zip(KEY, key, strict=True)),
+                "n": int(count),
+                **{name: None if math.isnan(number) else number for name, number in zip(names, column, strict=True)},
+                "undefined": float(share),
+            }
+            for key, count, column, share in zip(
+                block.keys, counts[here], found.T.tolist(), undefined[here], strict=True
+            )
+        ]
 
 
 def model_lines(

@@ -97,8 +97,8 @@ def told_apart(judged: Judged, story: Story) -> str:
         return f"Over {cases}, its 95 % interval is {percent(first.low)} to {percent(first.high)}."
     if not others:
         return f"Over {cases}, {first.short} is {ahead(judged)}."
-    more = f"it would take some {judged.needed:,}" if judged.needed is not None else "more alone would not do it"
-    return f"By {cases}, {first.short} and {others[0].short} cannot be told apart; {more}."
+    more = f"it would take some {judged.needed:,}" if judged.needed is not None else "more cases alone would not help"
+    return f"With {cases}, {first.short} and {others[0].short} cannot be told apart; {more}."
 
 
 def counted(cases: int, story: Story) -> str:
@@ -124,7 +124,8 @@ def cost(judged: Judged) -> str:
         return ""
     leading = judged.leading
     found = [f"{first.short} takes {duration(first.seconds)} of CPU time per case"]
-    cheapest, dearest = (choose((e for e in leading if e.seconds), key=seconds) for choose in (min, max))
+    priced = [entrant for entrant in leading if entrant.seconds]
+    cheapest, dearest = min(priced, key=seconds), max(priced, key=seconds)
     among = "of these" if len(leading) == len(judged.methods) else "of those that lead"
     if seconds(cheapest) < 0.5 * first.seconds:
         found.append(f"{among}, {cheapest.short} is cheapest with {fraction(cheapest, first)} of that")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import combinations
 from typing import Any
 
+from heatproof.executors.threads import in_turn
 from heatproof.lazy import np, pl
 from heatproof.results.agreement import Agreement, Orders, Reading, Standing
 from heatproof.results.columns import VARIANT, Columns, Gathered, Key
@@ -227,10 +228,9 @@ def contests(evidence: Evidence) -> Iterator[Judged]:
         return evidence.scores.columns([words.name for words in story.metrics], shown)
 
     targets = sorted({target for found in columns() for _, target, _ in found.keys if target}, key=place_of(story))
-    for target in targets or [""]:
-        for found in columns():
-            if (judged := contest(evidence, found, target)) is not None:
-                yield judged
+    asked = ((found, target) for target in targets or [""] for found in columns())
+    held = in_turn(lambda these: contest(evidence, *these), asked)
+    yield from (judged for judged in held if judged is not None)
 
 
 def place_of(story: Story) -> Any:

@@ -20,6 +20,7 @@ from heatproof.cases import Chunk
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import Dataset, open_dataset
 from heatproof.clevr.ground_truth import KINDS
+from heatproof.clevr.shipped import folder_named
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.heatmap_files import Heatmaps, few
 from heatproof.lazy import np, pl
@@ -53,7 +54,7 @@ def open_masks(
     require_poolings(chosen)
     if questions not in KINDS:
         raise unknown_name("question set", questions, KINDS)
-    data = open_dataset(dataset)
+    data = open_dataset(folder_named(dataset))
     facts = question_table(data, questions)
     known = dict(facts.select("question_index", "answer").rows())
     there = by_question(heatmaps, questions)

@@ -9,6 +9,7 @@ from pathlib import Path
 from heatproof.benchmarks.clevr_xai.heatmaps import OpenedQuestions, Prediction, open_masks
 from heatproof.benchmarks.kept import KeptRun
 from heatproof.clevr.release import default_dataset
+from heatproof.clevr.shipped import folder_named
 from heatproof.errors import HeatproofError
 from heatproof.progress import Progress, silent
 
@@ -34,7 +35,7 @@ def open_kept(
     if questions not in (None, asked):
         raise HeatproofError(f"{run.files.folder} is about {asked} questions, not about {questions} ones.")
     released = bool(run.manifest["options"].get("as_released"))
-    given = dataset or (default_dataset(released) if had is None else Path(had))
+    given = folder_named(dataset or had or default_dataset(released))
     if not given.is_dir():
         raise HeatproofError(f"the data set of {run.files.folder}, {given}, is not there; give it with --dataset.")
     opened = open_masks(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heatproof.benchmarks.masks.readers import MaskSource, Truth, digest_of, name_in
+from heatproof.benchmarks.masks.readers import MaskSource, Truth, digest_of, has_both, name_in
 from heatproof.benchmarks.masks.voc import PICTURES
 from heatproof.errors import HeatproofError, unknown_name
 from heatproof.heatmap_files import few
@@ -149,7 +149,7 @@ def check_cases(
     """
     good: list[Shown] = []
     problems = list(found.problems)
-    digest = hashlib.sha256()
+    digest, telling = hashlib.sha256(), False
     for place, shown in enumerate(found.cases):
         if place % 20 == 0:
             progress("reading pictures and masks", place, len(found.cases))
@@ -159,12 +159,18 @@ def check_cases(
             problems.append(str(problem).rstrip("."))
             continue
         digest.update(f"{shown.case} {shown.label}".encode() + pixels.tobytes() + digest_of(truth))
+        telling = telling or has_both(truth)
         good.append(shown)
     progress("reading pictures and masks", len(found.cases), len(found.cases))
     if len(good) < MOST_BAD * len(found.cases):
         raise HeatproofError(
             f"{len(found.cases) - len(good):,} of {len(found.cases):,} pictures cannot be used:"
             f" {few(problems[len(found.problems) :], '; ')}."
+        )
+    if not telling:
+        raise HeatproofError(
+            f"no mask of {source.place} has both object and background in what the network sees of its picture, so"
+            " that no map would have a score."
         )
     return Found(good, problems, found.lonely_masks), digest.hexdigest()[:16]
 

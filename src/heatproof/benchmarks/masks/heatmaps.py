@@ -13,12 +13,13 @@ from heatproof.benchmarks.base import Ending, OpenedMasks, metric_words, require
 from heatproof.benchmarks.floors import FAMILIES
 from heatproof.benchmarks.masks import rows as mask_rows
 from heatproof.benchmarks.masks.finding import MOST_BAD
-from heatproof.benchmarks.masks.readers import MaskSource, Truth, Values, digest_of, open_mask_source
+from heatproof.benchmarks.masks.held import HeldMasks
+from heatproof.benchmarks.masks.readers import MaskSource, Truth, Values, digest_of, has_both, open_mask_source
 from heatproof.benchmarks.masks.rows import FACTS, METRICS, TRUTH
 from heatproof.benchmarks.sample import pictures_kept, stratified
 from heatproof.cases import Chunk
 from heatproof.errors import HeatproofError
-from heatproof.heatmap_files import Heatmaps, few, open_heatmaps
+from heatproof.heatmap_files import SHOWN, Heatmaps, few, open_heatmaps
 from heatproof.lazy import np, pl
 from heatproof.metrics.mask_scores import INSIDE
 from heatproof.pooling import poolings as known_poolings
@@ -62,9 +63,11 @@ def open_vendors(
     items = matching(source, there)
     if not items:
         raise HeatproofError(
-            f"none of the heatmaps ({few(sorted(there))}) is called like a mask of {masks} ({few(list(source.names))})."
+            f"none of the heatmaps ({few(sorted(there))}) is called like a mask of {masks}"
+            f" ({few(wanted_names(source))})."
         )
-    good, problems, digest = readable(items, source, progress)
+    held = HeldMasks(source)
+    good, problems, digest = readable(items, held, progress)
     by_size: dict[tuple[int, int], list[Item]] = {}
     for item, truth_size in good:
         by_size.setdefault(truth_size, []).append(item)
@@ -101,7 +104,7 @@ def open_vendors(
         space=space,
         size_hint="" if resize else ", the size of its mask; --resize brings heatmaps to it",
         resizes=resize,
-        source=source,
+        held=held,
         parts=parts,
         chosen=tuple(chosen),
         tolerance=tolerance,
@@ -121,6 +124,12 @@ def left_out(what: str, names: Sequence[str]) -> list[str]:
 def unclassed(source: MaskSource) -> Sequence[str]:
     """The masks that a heatmap should be for; none where masks have classes, of which some may be meant only."""
     return [] if source.knows_classes else source.names
+
+
+def wanted_names(source: MaskSource) -> list[str]:
+    """What the first heatmaps should be called: as their masks, where these have classes with the class."""
+    names = source.names[: SHOWN + 1]
+    return [f"{name}.{label}" if label else name for name in names for label in source.classes(name) or ("",)]
 
 
 def matching(source: MaskSource, there: set[str]) -> list[Item]:
@@ -145,26 +154,31 @@ def matching(source: MaskSource, there: set[str]) -> list[Item]:
 
 
 def readable(
-    items: Sequence[Item], source: MaskSource, progress: Progress
+    items: Sequence[Item], held: HeldMasks, progress: Progress
 ) -> tuple[list[tuple[Item, tuple[int, int]]], list[str], str]:
     """The cases whose masks can be read, with their sizes; what is wrong with others; a hash of them all."""
     good: list[tuple[Item, tuple[int, int]]] = []
     problems: list[str] = []
-    digest = hashlib.sha256()
+    digest, telling = hashlib.sha256(), False
     for place, item in enumerate(items):
         if place % 50 == 0:
             progress("reading masks", place, len(items))
         try:
-            truth = source.truth(item.mask, item.label)
+            truth = held.truth(item.mask, item.label)
         except HeatproofError as problem:
             problems.append(str(problem).rstrip("."))
             continue
         digest.update(item.case.encode() + digest_of(truth))
+        telling = telling or has_both(truth)
         good.append((item, (truth.shape[0], truth.shape[1])))
     progress("reading masks", len(items), len(items))
     if len(good) < MOST_BAD * len(items):
         raise HeatproofError(
-            f"{len(problems):,} of {len(items):,} masks of {source.place} cannot be used: {few(problems, '; ')}."
+            f"{len(problems):,} of {len(items):,} masks of {held.source.place} cannot be used: {few(problems, '; ')}."
+        )
+    if not telling:
+        raise HeatproofError(
+            f"no mask of {held.source.place} has both object and background, so that no heatmap would have a score."
         )
     return good, problems, digest.hexdigest()[:16]
 
@@ -173,7 +187,7 @@ def readable(
 class OpenedMaskMaps(OpenedMasks):
     """Masks that have heatmaps; those of one size are a part."""
 
-    source: MaskSource
+    held: HeldMasks
     parts: Mapping[str, Sequence[Item]]
     chosen: tuple[str, ...]
     tolerance: int
@@ -192,14 +206,14 @@ class OpenedMaskMaps(OpenedMasks):
         return tuple(int(extent) for extent in part.split("x")) if part else self.space
 
     def truths(self, chunk: Chunk) -> Truth:
-        return np.stack([self.source.truth(item.mask, item.label) for item in self.items(chunk)])
+        return np.stack([self.held.truth(item.mask, item.label) for item in self.items(chunk)])
 
     def truth(self, chunk: Chunk) -> NDArray[np.bool_]:
         return np.asarray(self.truths(chunk) == INSIDE)
 
     def score(self, chunk: Chunk, relevance: NDArray[Any], problems: Sequence[str]) -> pl.DataFrame:
         items = self.items(chunk)
-        facts = {"target_class": [item.label for item in items]} if self.source.knows_classes else {}
+        facts = {"target_class": [item.label for item in items]} if self.held.source.knows_classes else {}
         return mask_rows.score_table(
             [item.case for item in items], facts, relevance, self.truths(chunk), self.chosen, self.tolerance, problems
         )
@@ -207,7 +221,7 @@ class OpenedMaskMaps(OpenedMasks):
     def shown(self, cases: Sequence[str]) -> dict[str, NDArray[Any]]:
         """The masks themselves in the place of pictures, which nobody has given."""
         by_case = {item.case: item for items in self.parts.values() for item in items}
-        truths = np.stack([self.source.truth(by_case[case].mask, by_case[case].label) for case in cases])
+        truths = np.stack([self.held.truth(by_case[case].mask, by_case[case].label) for case in cases])
         grey = np.array([0.35, 0.75, 0.55], np.float32)[truths]
         return {"inputs": np.repeat(grey[:, None], 3, 1), f"mask.{TRUTH}": truths == INSIDE}
 

@@ -13,10 +13,8 @@ from heatproof.metrics.mask_scores import (
     POOLED,
     SIGNED,
     TWO_CLASS_POOLING,
-    positions_of,
     score_masks,
     score_signed,
-    shares_of,
 )
 from heatproof.metrics.uniform import uniform_column
 from heatproof.story import Cell, Column, Fact, Paragraph, Section, Table
@@ -55,16 +53,15 @@ def score_table(
     problems: Sequence[str] | None = None,
 ) -> pl.DataFrame:
     """Every score as rows, with the facts of each case, its mask's size and why a score is undefined."""
-    scores, signed = score_masks(relevance, truth, poolings, tolerance), score_signed(relevance, truth)
-    shares = shares_of(truth)
+    scores = score_masks(relevance, truth, poolings, tolerance)
+    signed, shares = score_signed(relevance, truth, scores.shares), scores.shares
     problems = problems or [""] * len(cases)
-    counted = positions_of(truth)
     known = pl.DataFrame(
         {"case": [decodable(case) for case in cases], **{name: list(column) for name, column in facts.items()}}
     ).with_columns(
         mask=pl.Series([size_words(share) for share in shares], dtype=pl.String),
         mask_share=pl.Series(shares),
-        positions=pl.Series(counted),
+        positions=pl.Series(scores.positions),
     )
     uniform = {metric: uniform_column(metric, shares.tolist()) for metric in METRICS}
     metrics: list[str] = []

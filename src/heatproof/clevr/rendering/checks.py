@@ -11,6 +11,8 @@ from heatproof.errors import HeatproofError
 
 MOST_OBJECTS = 62
 """The tracer keeps sets of objects as bits of one machine word."""
+NEAREST = 1e-6
+"""What points at the origin from nearer than this to the axis through it has no upright."""
 ATTRIBUTES = {
     "shape": world.SHAPES,
     "size": tuple(world.SIZES),
@@ -42,6 +44,11 @@ def check_scene(scene: Mapping[str, Any]) -> dict[str, Any]:
     for field in usual:
         if field in stands:
             check_numbers(f"{name}: _render.{field}", stands[field], 3)
+            if math.hypot(*stands[field][:2]) < NEAREST:
+                raise HeatproofError(
+                    f"{name}: _render.{field} is {stands[field]!r}, straight above, below or at the origin, at which it"
+                    " points; move it aside."
+                )
     return dict(scene) | {"_render": usual | dict(stands)}
 
 
