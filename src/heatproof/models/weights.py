@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,20 @@ def fill(model: nn.Module, arrays: Mapping[str, Array], path: Path) -> None:
     )
 
 
+NAMED = 6
+"""Names of weights in a sentence at most; a network has hundreds."""
+
+
 def name_misfit(expected: Iterable[str], found: Iterable[str]) -> str:
     """What names a file misses and has too many, in words; empty if none."""
     missing, foreign = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
-    parts = [f"misses {', '.join(missing)}"] * bool(missing) + [f"has unknown {', '.join(foreign)}"] * bool(foreign)
+    parts = [f"{what} {first_names(names)}" for what, names in (("misses", missing), ("has unknown", foreign)) if names]
     return " and ".join(parts)
+
+
+def first_names(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" ({rest} more)" if rest > 0 else "")
 
 
 def fitted(path: Path, name: str, array: Array, like: torch.Tensor, needs: str) -> torch.Tensor:
