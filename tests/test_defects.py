@@ -28,7 +28,7 @@ from heatproof.cli import Terminated, main
 from heatproof.errors import HeatproofError
 from heatproof.heatmap_files import open_heatmaps, open_ordered
 from heatproof.models.classifiers import read_labels
-from heatproof.models.weights import load_weights
+from heatproof.models.weights import load_weights, name_misfit
 from heatproof.models.weights import read_arrays as read_weights
 from heatproof.mosaics.mosaics import MosaicSettings, draw_mosaics, read_mosaics, write_mosaics
 from heatproof.mosaics.pictures import find_pictures
@@ -119,6 +119,7 @@ def test_an_empty_file_for_arrays(name, tmp_path):
 
 def test_a_state_dict_with_numbers_for_names(tmp_path):
     torch.save({1: torch.zeros(3)}, tmp_path / "w.pt")
+    assert name_misfit(map(str, range(9)), ["a"]) == "misses 0, 1, 2, 3, 4, 5 and 3 more and has unknown a"
     with pytest.raises(HeatproofError, match=r"misses bias, weight and has unknown 1"):
         load_weights(torch.nn.Linear(2, 2), tmp_path / "w.pt")
     assert list(read_weights(tmp_path / "w.pt")) == ["1"]

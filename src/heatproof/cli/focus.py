@@ -119,6 +119,7 @@ def randomise(
         typer.Option(metavar="PART", help="cascade (block by block) or histogram (all at once) alone."),
     ] = None,
     target: Annotated[str | None, typer.Option(metavar="CLASS", help="Mosaics of this target class alone.")] = None,
+    draws: Annotated[int, typer.Option(metavar="N", help="Times that random weights are drawn.")] = 3,
     out: Out = Path("runs/focus-randomise"),
     page: OnPage = None,
 ) -> None:
@@ -137,6 +138,7 @@ def randomise(
             explainer,
             only=only,
             target=target,
+            draws=draws,
             seed=seed,
             device=device,
             out=out,
@@ -150,7 +152,7 @@ def randomise(
 
 app.command()(with_options(mosaics, Focus, OF_THE_MODEL))
 app.command()(with_options(layout, Focus, ("layout", "only", "randomise", "draws", "paper_row", "mosaics")))
-app.command()(with_options(randomise, Focus, ("layout", "only", "randomise", "paper_row", "mosaics")))
+app.command()(with_options(randomise, Focus, ("layout", "only", "randomise", "draws", "paper_row", "mosaics")))
 
 
 @app.command()
