@@ -209,6 +209,18 @@ def test_reentrant_checkpoints_are_named(method: str) -> None:
         explained(model.eval(), method)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_models_within_vmap_are_right_or_refused(method: str) -> None:
+    """DeepLIFT raised torch's own error. Reference: the same network without it."""
+    model = Around(lambda net, inputs: torch.vmap(lambda one: net(one[None])[0])(inputs)).eval()
+    try:
+        found = explained(model, method)
+    except HeatproofError:
+        assert method not in ASKING
+    else:
+        torch.testing.assert_close(found, explained(Net().eval(), method), rtol=1e-4, atol=1e-6)
+
+
 class Remembers(Net):
     """Adds what it saw the time before."""
 

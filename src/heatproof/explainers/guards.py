@@ -205,7 +205,8 @@ def gradients_possible(batch: Batch) -> Iterator[Batch]:
 
 
 NOT_FOLLOWED = (
-    "derivative for ", "modified inplace", "modified by an inplace operation", "SparseTensorImpl", "use_reentrant=True",
+    "derivative for ", "modified inplace", "modified by an inplace operation", "SparseTensorImpl", "BatchedTensorImpl",
+    "use_reentrant=True",
 )  # fmt: skip
 """What torch says where autograd cannot follow a function, or what it must remember was changed."""
 

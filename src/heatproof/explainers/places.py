@@ -108,10 +108,14 @@ class Places:
             values = grid.reshape(*values.shape[:2], *self.extent)
         return values
 
+    @property
+    def so_far(self) -> bool:
+        """Whether space follows the channels, or did where it was last known."""
+        return self.come_last if self.are_known else self.came_last
+
     def lost(self, shape: Sequence[int]) -> Places:
-        came_last = self.come_last if self.are_known else self.came_last
-        nowhere = Places(tuple(shape), self.extent, deep=self.deep, least=self.least, behind=self.behind)
-        return replace(nowhere, came_last=came_last, shuffled=self.shuffled, moved=self.moved)
+        nowhere = replace(self, space=(), batch=0, worked_on=False, gone=False, order=None, moved_from=())
+        return replace(nowhere, shape=tuple(shape), came_last=self.so_far)
 
     def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
         least = self.least_with(extent)
@@ -155,9 +159,9 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
     if name in RECURRENT:  # each step holds all steps before it
         return Places(shape)
     if name.startswith("fft_i"):  # places again, though it is not known which axes they are
-        return Places(shape, inputs.extent)
+        return Places(shape, inputs.extent, came_last=parent.so_far)
     if name.startswith("fft_") or parent.gone:
-        return Places(shape, gone=True)
+        return Places(shape, gone=True, came_last=parent.so_far)
     if name == "stft":  # its frames follow each other in time
         return parent.at(shape, (2,), shape[2:]) if len(shape) == 3 else parent.lost(shape)
     if name.startswith("adaptive_"):  # to a fixed size: what it returns is no longer where it was
