@@ -107,7 +107,7 @@ def train(
     return eye.cpu().eval()
 
 
-def naming_stage(eye: Eye, pictures: Pictures, schedule: Schedule, precision: str) -> Stage:
+def naming_stage(eye: Eye, pictures: Pictures, schedule: Schedule, precision: TrainingPrecision) -> Stage:
     """The eye learns what its cells show."""
     objects = objects_of(pictures)
     per_epoch = max(1, len(pictures) // schedule.batch)
