@@ -70,7 +70,7 @@ class Following(TorchDispatchMode):
     """Inside this context every value is held against what it was made of, a few steps before, by whatever code."""
 
     def __init__(self, model: nn.Module, noted: Noting) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names = layer_names(model)
         self.noted = noted
         self.made: dict[Key, Made] = {}
