@@ -418,6 +418,7 @@ def test_maps_that_were_moved_are_no_layer(move: Callable[[Tensor], Tensor]) -> 
         lambda maps: maps.roll((2, 3), (2, 3)).tanh().roll((-2, -3), (2, 3)),
         lambda maps: torch.rot90(torch.rot90(maps, 1, (2, 3)), 3, (2, 3)),
         lambda maps: maps.flip(1),
+        lambda maps: maps.unflatten(1, (2, 3)).flip(2).flatten(1, 2),
     ],
 )
 def test_maps_that_were_moved_and_came_back_are_a_layer(move: Callable[[Tensor], Tensor]) -> None:

@@ -270,7 +270,12 @@ def after_move(call: Call, shape: tuple[int, ...], parent: Places) -> Places:
 
 def numbers_of(places: Places) -> Tensor:
     """A number for each place of a case, the same for all channels; where places are not known, for each value."""
-    axes = places.space if places.are_known else range(1, len(places.shape))
+    if places.are_known:
+        axes: Sequence[int] = places.space
+    elif places.extent and places.came_last and places.shape[-len(places.extent) :] == places.extent:
+        axes = range(len(places.shape))[-len(places.extent) :]  # channels in groups
+    else:
+        axes = range(1, len(places.shape))
     lengths = [length if axis in axes else 1 for axis, length in enumerate(places.shape)]
     return torch.arange(prod(lengths)).view(lengths).expand(1, *places.shape[1:])
 
