@@ -218,7 +218,7 @@ def fractions_of(work: Callable[[], object]) -> list[float]:
 @on_every_net
 def test_progress_runs_from_nothing_to_one(net: Net, name: str) -> None:
     """Each step is a step ahead, the last is the end; those that ask about many variants say so on the way."""
-    explainer, rng = make(name), CaseRandom(0, name)
+    explainer, rng = make(name, **rules(name, net)), CaseRandom(0, name)
     for told in (
         fractions_of(lambda: explainer(net.model, net.batch, rng)),
         fractions_of(lambda: explainer.each(net.model, net.batch, rng, BOTH)),

@@ -164,7 +164,7 @@ def test_ties_everywhere():
     assert (judged.leaders, judged.needed) == (3, None)
     assert "nobody leads: a, b and c cannot be told apart" in found.sentences[0]
     check = next(check for check in found.checks if check.name == "sample size")
-    assert "more of them alone would not either" in check.text
+    assert "more cases alone would not help" in check.text
 
 
 def test_lower_is_better():

@@ -147,6 +147,7 @@ class Recorder(Watching):
         if (
             tensor.is_complex()
             or not (places.are_known and places.deep)
+            or places.are_of_a_part
             or (call is not None and call.name.startswith(NOT_COUNTED))
         ):
             return None

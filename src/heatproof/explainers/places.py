@@ -69,7 +69,9 @@ class Places:
     worked_on: bool = False
     """Whether it comes from what a layer made of tokens, so that these are more than maps in another order."""
     gone: bool = False
-    """Whether it has no places at all, but frequencies, or those of a part of the input."""
+    """Whether it has no places at all, but frequencies."""
+    portion: tuple[float, ...] = ()
+    """How much of each dimension of the input is there, where something was cut out of it."""
     shuffled: bool = False
     """Whether its cells were put into another order, so that lengths do not tell what is where."""
     order: Tensor | None = field(default=None, compare=False, repr=False)
@@ -91,6 +93,11 @@ class Places:
     @property
     def are_known(self) -> bool:
         return bool(self.space) and len(self.shape) == 2 + len(self.space) and self.moved is None
+
+    @property
+    def are_of_a_part(self) -> bool:
+        """Whether there is more to the input than these, so that they may not be laid over all of it."""
+        return any(there < MOST for there in self.portion)
 
     @property
     def come_last(self) -> bool:
@@ -119,7 +126,8 @@ class Places:
 
     def at(self, shape: Sequence[int], space: Sequence[int], extent: Sequence[int]) -> Places:
         least = self.least_with(extent)
-        return Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep, least=least, behind=self.behind)
+        kept = Places(tuple(shape), tuple(extent), tuple(space), deep=self.deep, least=least, behind=self.behind)
+        return replace(kept, portion=self.portion)
 
     def least_with(self, extent: Sequence[int]) -> tuple[int, ...]:
         return tuple(map(min, self.least, extent)) if len(self.least) == len(extent) else tuple(extent)
@@ -169,7 +177,7 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
     if name == PICK and parent.are_known and any(shape[axis] != parent.shape[axis] for axis in parent.space):
         return Places(shape)  # some places of all
     if name in PARTS and parent.are_known and not parent.tokens and gives_a_part(call, shape, parent):
-        return Places(shape, gone=True)
+        return resized(parent, shape)
     if name in ALONG_THE_LAST and parent.are_known and len(parent.shape) - 1 in parent.space:
         return Places(shape)  # each value holds all places
     if call is not None and name in MOVES:
@@ -306,6 +314,15 @@ def gives_a_part(call: Call | None, shape: tuple[int, ...], parent: Places) -> b
     return False
 
 
+def resized(parent: Places, shape: tuple[int, ...]) -> Places:
+    """The same axes, of which a part was cut out, or parts were put side by side."""
+    extent = tuple(shape[axis] for axis in parent.space)
+    before = parent.portion or (1.0,) * len(extent)
+    portion = tuple(there * new / old for there, new, old in zip(before, extent, parent.extent, strict=True))
+    least = tuple(new if new > old else min(new, small) for new, old, small in zip(extent, parent.extent, parent.least))
+    return replace(parent, shape=shape, extent=extent, least=least, portion=portion)
+
+
 def made_maps(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     """What a convolution returns, if the places of its argument were where a convolution expects them."""
     if len(shape) != len(inputs.shape) or shape[0] != inputs.shape[0]:
@@ -342,7 +359,7 @@ def same_axes(name: str, shape: tuple[int, ...], parent: Places) -> Places | Non
     if lengths == parent.extent:
         return replace(parent, shape=shape)
     if name in JOINS and parent.deep and not any(new % old for new, old in zip(lengths, parent.extent, strict=True)):
-        return replace(parent, shape=shape, extent=lengths)  # parts of the input, side by side
+        return resized(parent, shape)  # parts of the input, side by side
     if name in CUTS and min(lengths) > 0:
         ratios = [old / new for old, new in zip(parent.extent, lengths, strict=True)]
         if max(ratios) < EVEN * min(ratios):
