@@ -207,6 +207,29 @@ def test_what_is_made_of_constants_is_constant(attend: Callable[..., Tensor], ga
     torch.testing.assert_close(found, PICTURES * gradient, rtol=1e-7, atol=1e-9)
 
 
+def test_a_sigmoid_between_layers_is_an_activation() -> None:
+    """No gate, at which relevance would end. Reference: input times gradient, with slopes f(z) / z."""
+
+    class Activated(nn.Module):
+        def __init__(self, step: Callable[[Tensor], Tensor]) -> None:
+            super().__init__()
+            self.first, self.second, self.head, self.step = (
+                nn.Conv2d(2, 4, 3),
+                nn.Conv2d(4, 4, 3),
+                nn.Linear(4, 4),
+                step,
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.second(self.step(self.first(x))).relu().mean((2, 3)))
+
+    found = explained(seeded(None, 5, Activated(torch.sigmoid)), "lrp", **CP)
+    sloped = seeded(None, 5, Activated(lambda z: z * (z.sigmoid() / z).detach()))
+    inputs = PICTURES.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(sloped(inputs)[:, 1].sum(), inputs)
+    torch.testing.assert_close(found, PICTURES * gradient, rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("composite", ["attn_lrp", "cp_lrp"])
 def test_a_gated_linear_unit_is_a_gate_written_out(composite: str) -> None:
     def by_hand(x: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def end(name: str, step: Callable[[Tensor], Tensor], layer: Layer = CONVS, **mor
 LAYERS = [
     middle("CReLU", unusual.Doubled, twin=lambda: Middle(unusual.Doubled(True))),
     middle("maxout", unusual.Maxout, quick=True),
-    middle("F.glu", unusual.GatedUnit, refuses=NO_RULE),
+    middle("F.glu", unusual.GatedUnit, refuses=SOME_RULES, twin=lambda: Middle(unusual.GatedUnit(True))),
     curve("hard swish by hand", unusual.hand_hard_swish, refuses=GATED),
     curve("squared ReLU", unusual.squared_relu, refuses=NO_RULE),
     curve("snake", unusual.snake, refuses=NO_RULE | NO_RECTIFIER),

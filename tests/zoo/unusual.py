@@ -63,12 +63,15 @@ class Maxout(nn.Module):
 class GatedUnit(nn.Module):
     """F.glu: one half of the maps, gated by the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, plain: bool = False) -> None:
         super().__init__()
-        self.conv = conv(8, 16)
+        self.conv, self.plain = conv(8, 16), plain
 
     def forward(self, maps: Tensor) -> Tensor:
-        return F.glu(self.conv(maps), 1)
+        made = self.conv(maps)
+        half, gate = made.chunk(2, 1)
+        gated: Tensor = half * gate.sigmoid() if self.plain else F.glu(made, 1)
+        return gated
 
 
 def hand_hard_swish(x: Tensor) -> Tensor:

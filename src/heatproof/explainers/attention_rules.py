@@ -19,7 +19,14 @@ from heatproof.explainers.attention_maps import are_looks, attended
 from heatproof.explainers.autograd_graph import function_name
 from heatproof.explainers.linear_maps import named, plain
 from heatproof.explainers.losses import Back
-from heatproof.explainers.relevance_kinds import MOVING_NODES, PRODUCTS, SHIFTED_PRODUCTS, WRITTEN
+from heatproof.explainers.relevance_kinds import (
+    ADDITIONS,
+    MOVING_NODES,
+    PRODUCTS,
+    SCALINGS,
+    SHIFTED_PRODUCTS,
+    WRITTEN,
+)
 from heatproof.explainers.relevance_nodes import own_tensor
 from heatproof.explainers.rules import LinearMap, over, times
 from heatproof.explainers.sums import share_centring
@@ -32,6 +39,8 @@ DIVISORS = {"Rsqrt", "Reciprocal"}
 """Nodes of what is one over a length: a norm written out multiplies by it."""
 GATES = {"softmax", "sigmoid", "hardsigmoid"}
 """What conservative propagation takes for a constant that weighs something else."""
+RECKONING = SCALINGS | ADDITIONS | {"interpolate"}
+"""What makes a gate of gates, such as one less a gate."""
 FOLLOWED = 32
 """Nodes to look at for what made a factor."""
 
@@ -133,9 +142,14 @@ def constant(graph: RelevanceGraph, value: Tensor) -> Tensor:
 
 
 def made_of_constants(graph: RelevanceGraph, call: Call) -> bool:
-    """Whether a function only takes what counts as constant, and writes nowhere."""
-    writes = call.name in WRITTEN
-    return not writes and bool(call.carriers) and all(is_constant(graph, carrier) for carrier in call.carriers)
+    """Whether a function only takes what counts as constant, and writes nowhere.
+
+    What gates made is so while it is only reckoned with: in layers, a sigmoid is an activation like any other.
+    """
+    if call.name in WRITTEN or not call.carriers:
+        return False
+    found = [grounds(graph, carrier) for carrier in call.carriers]
+    return all(found) and (call.name in RECKONING or graph.gates.isdisjoint(set().union(*found)))
 
 
 def constants(graph: RelevanceGraph, call: Call) -> Any:
@@ -217,21 +231,29 @@ def takers(graph: RelevanceGraph, factors: Sequence[Tensor]) -> list[bool]:
 
 def is_constant(graph: RelevanceGraph, factor: Tensor) -> bool:
     """Whether a factor counts as one: one over a length, or a weight where these are constants, or made of such."""
-    waiting, looked = [factor.grad_fn], 0
+    return bool(grounds(graph, factor))
+
+
+def grounds(graph: RelevanceGraph, factor: Tensor) -> set[Node]:
+    """The constants that a factor is made of; none if it is made of anything else."""
+    waiting, found, looked = [factor.grad_fn], set[Node](), 0
     while waiting:
         node, looked = waiting.pop(), looked + 1
         if node is None or looked > FOLLOWED:
-            return False
+            return set()
         if node in graph.constant or function_name(node) in DIVISORS:
+            found.add(node)
             continue
         before = [parent for parent, _ in node.next_functions if parent is not None]
         if not before or not (function_name(node) in MOVING_NODES or node in graph.handed_on):
-            return False
+            return set()
         waiting += before
-    return True
+    return found
 
 
 def note_gate(graph: RelevanceGraph, name: str, node: Node | None) -> None:
     """Remember what gates made, where they count as constants."""
     if graph.composite.attention == "constant" and name in GATES and node is not None:
         graph.constant.add(node)
+        if name != "softmax":
+            graph.gates.add(node)

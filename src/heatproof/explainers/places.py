@@ -319,7 +319,8 @@ def resized(parent: Places, shape: tuple[int, ...]) -> Places:
     extent = tuple(shape[axis] for axis in parent.space)
     before = parent.portion or (1.0,) * len(extent)
     portion = tuple(there * new / old for there, new, old in zip(before, extent, parent.extent, strict=True))
-    least = tuple(new if new > old else min(new, small) for new, old, small in zip(extent, parent.extent, parent.least))
+    lengths = zip(extent, parent.extent, parent.least, strict=True)
+    least = tuple(new if new > old else min(new, small) for new, old, small in lengths)
     return replace(parent, shape=shape, extent=extent, least=least, portion=portion)
 
 

@@ -96,6 +96,8 @@ class RelevanceGraph(Watching):
         self.kept: list[tuple[Tensor, int]] = []
         self.constant: set[Node | None] = set()
         """Nodes of attention and gates, where these count as constants."""
+        self.gates: set[Node] = set()
+        """Those of gates among them."""
         self.weights: list[Tensor] = []
         """The attention of every block, where it takes relevance."""
         self.handed_on: set[Node | None] = set()
