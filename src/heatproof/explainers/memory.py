@@ -24,6 +24,9 @@ from heatproof.explainers.guards import own_copies
 from heatproof.progress import reached
 
 MEGABYTE = 10**6
+FEWEST = 16
+"""Rows that a CPU takes at least, where memory allows. From so many on torch leaves 1x1 convolutions of one thread to
+oneDNN: MobileNetV2 and SqueezeNet take 1.4 to 1.6 times as long with fewer."""
 CACHED = 64 * MEGABYTE
 QUICKEST = 500
 """Rows that a CPU takes in one call: enough that what a call costs beside its rows does not count, few enough that what
@@ -36,8 +39,9 @@ class RowCost:
     """What one row of some shape costs in a model, in bytes."""
 
     quick: float
-    """Above this, larger blocks are not faster: on a CPU, what they make leaves the cache, and weights are read as
-    seldom as need be. Measured with networks of 14,000 to 57 million weights; the least time is flat about here."""
+    """Above this, blocks of more than FEWEST rows are not faster: on a CPU, what they make leaves the cache, and weights
+    are read as seldom as need be. Measured with networks of 14,000 to 57 million weights; the least time is flat about
+    here."""
     inputs: int
     kept: int
     """What backward needs."""
@@ -47,7 +51,7 @@ class RowCost:
     def rows(self, megabytes: float, gradient: bool) -> int:
         """How many fit: a few copies of the inputs, a few tensors at work, and what backward needs."""
         row = 4 * self.inputs + 2 * self.largest + (self.kept if gradient else 0)
-        return max(1, int(min(megabytes * MEGABYTE, self.quick) / row))
+        return max(1, int(min(megabytes * MEGABYTE, max(self.quick, FEWEST * row)) / row))
 
 
 _row_costs: WeakKeyDictionary[nn.Module, dict[object, RowCost]] = WeakKeyDictionary()
