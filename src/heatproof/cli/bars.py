@@ -41,7 +41,7 @@ def moving_bars(screen: Any) -> Iterator[Progress]:
 
     class Left(ProgressColumn):
         def render(self, task: Task) -> Text:
-            seconds = seconds_left(task.elapsed or 0.0, task.completed, task.total or 0.0)
+            seconds = seconds_left(task.elapsed or 0.0, task.fields["first"], task.percentage / 100)
             return Text("" if task.finished else f"{clock(seconds)} left", style="progress.remaining")
 
     columns = (
@@ -58,7 +58,7 @@ def moving_bars(screen: Any) -> Iterator[Progress]:
         def show(task: str, done: float, total: float) -> None:
             name, _, detail = visible(task).partition(": ")
             if name not in tasks:
-                tasks[name] = display.add_task(name, total=total, detail=detail)
+                tasks[name] = display.add_task(name, total=total, detail=detail, first=share(done, total))
             display.update(tasks[name], completed=done, total=total, detail=detail)
 
         yield show
@@ -69,21 +69,21 @@ class Lines:
 
     def __init__(self, screen: Any) -> None:
         self.screen = screen
-        self.began: dict[str, float] = {}
+        self.began: dict[str, tuple[float, float]] = {}
         self.said: dict[str, float] = {}
 
     def __call__(self, task: str, done: float, total: float) -> None:
         name, _, detail = task.partition(": ")
         now = time.monotonic()
-        began = self.began.setdefault(name, now)
+        reached = share(done, total)
+        began, first = self.began.setdefault(name, (now, reached))
         ended = done >= total and name in self.said
         if not ended and now - self.said.get(name, began) < EVERY:
             return
         self.said[name] = now
-        share = f"{done / total:.0%}" if total else "0%"
-        left = "" if ended else f", {clock(seconds_left(now - began, done, total))} left"
+        left = "" if ended else f", {clock(seconds_left(now - began, first, reached))} left"
         self.screen.print(
-            f"{name}: {share}, {clock(now - began)}{left}{', ' + detail if detail else ''}",
+            f"{name}: {reached:.0%}, {clock(now - began)}{left}{', ' + detail if detail else ''}",
             highlight=False,
             markup=False,
         )
@@ -91,9 +91,14 @@ class Lines:
             del self.began[name], self.said[name]
 
 
-def seconds_left(elapsed: float, done: float, total: float) -> float | None:
-    """What is left takes as long for each part as what is done did; None where nothing is done yet."""
-    return elapsed * (total - done) / done if done > 0 else None
+def share(done: float, total: float) -> float:
+    return done / total if total else 0.0
+
+
+def seconds_left(elapsed: float, first: float, reached: float) -> float | None:
+    """What is left takes as long as what was done in this time, since the `first` share that was said: not zero where
+    work is resumed. None where nothing was done yet."""
+    return elapsed * (1 - reached) / (reached - first) if reached > first else None
 
 
 def clock(seconds: float | None) -> str:

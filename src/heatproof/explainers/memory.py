@@ -39,9 +39,9 @@ class RowCost:
     """What one row of some shape costs in a model, in bytes."""
 
     quick: float
-    """Above this, blocks of more than FEWEST rows are not faster: on a CPU, what they make leaves the cache, and weights
-    are read as seldom as need be. Measured with networks of 14,000 to 57 million weights; the least time is flat about
-    here."""
+    """Above this, blocks of more than FEWEST rows are not faster: on a CPU, what they make leaves the cache, and
+    weights are read as seldom as need be. Measured with networks of 14,000 to 57 million weights; the least time is
+    flat about here."""
     inputs: int
     kept: int
     """What backward needs."""

@@ -191,7 +191,7 @@ def stage(network: PosterNetwork, lesson: Lesson, schedule: Schedule) -> Stage:
             return learn(network, lesson, chosen, schedule, step)
 
     return Stage(
-        lambda step: f"epoch {step // per_epoch + 1}",
+        lambda step: f"learning: epoch {step // per_epoch + 1}",
         schedule.epochs * per_epoch,
         list(network.parameters()),
         gradients,

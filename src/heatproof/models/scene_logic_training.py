@@ -124,7 +124,7 @@ def naming_stage(eye: Eye, pictures: Pictures, schedule: Schedule, precision: Tr
 
     eye.train()
     return Stage(
-        lambda step: f"epoch {step // per_epoch + 1}",
+        lambda step: f"learning: epoch {step // per_epoch + 1}",
         schedule.steps,
         list(eye.parameters()),
         backward(loss),

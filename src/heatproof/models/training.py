@@ -32,7 +32,7 @@ KEEP_EVERY = 100
 class Stage:
     """A stage of a training.
 
-    title      of the progress bar at a step
+    title      of the progress bar; what follows its colon is said beside the bar, and may change from step to step
     gradients  of step `step`, which it adds to those of the weights; it returns the loss
     rate       the learning rate of a step
     optimiser  makes one for the weights
