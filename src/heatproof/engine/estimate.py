@@ -33,7 +33,7 @@ def expected_seconds(source: Source, tasks: Sequence[Task]) -> float:
 
 
 def seconds_per_pass(source: Explaining, model: str) -> float:
-    """Of one row. The first pass warms up, and counts only if it is long; short ones are timed with more rows at once."""
+    """Of one row. The first pass warms up, and counts only if it is long; short ones are timed with more rows."""
     network, batch = source.model(model), source.placement.batch(source.probe_batch[:1])
     seconds = 0.0
     for rows, enough in ((1, 50 * ENOUGH), (1, ENOUGH), (8, ENOUGH), (64, 0.0)):
