@@ -53,6 +53,13 @@ def test_a_worker_has_its_parents_place_and_one_thread(tmp_path, monkeypatch):
     assert threads == ONE_THREAD
 
 
+def test_a_worker_looks_for_garbage_but_not_among_what_was_loaded_for_it():
+    """Torch and what else is loaded are some hundred thousand objects."""
+    ((is_on, left_alone),) = asked("garbage")
+    assert is_on
+    assert left_alone > 100_000
+
+
 def test_what_workers_took_counts_and_the_script_is_not_run_again():
     """Reference: the system's own account of the process and of its children that it waited for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -38,8 +38,12 @@ def main() -> None:
     """Run the command line."""
     try:
         signal.signal(signal.SIGTERM, terminated)
-        from heatproof.cli.app import app
-        from heatproof.executors.set_up import keep_memory
+        from heatproof.lazy import own_process, uncollected
+
+        own_process()
+        with uncollected():
+            from heatproof.cli.app import app
+            from heatproof.executors.set_up import keep_memory
 
         keep_memory()
         app()

@@ -33,10 +33,10 @@ def expected_seconds(source: Source, tasks: Sequence[Task]) -> float:
 
 
 def seconds_per_pass(source: Explaining, model: str) -> float:
-    """Of one row. The first pass warms up, and counts only if it is long; short ones are timed many rows at once."""
+    """Of one row. The first pass warms up, and counts only if it is long; short ones are timed with more rows."""
     network, batch = source.model(model), source.placement.batch(source.probe_batch[:1])
     seconds = 0.0
-    for rows, enough in ((1, 50 * ENOUGH), (1, ENOUGH), (64, 0.0)):
+    for rows, enough in ((1, 50 * ENOUGH), (1, ENOUGH), (8, ENOUGH), (64, 0.0)):
         context = [tensor.expand(rows, *tensor.shape[1:]) for tensor in batch.context]
         start = time.perf_counter()
         with one_thread(), torch.no_grad(), untouched(network):

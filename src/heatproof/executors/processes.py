@@ -27,8 +27,8 @@ from heatproof.workspace import is_alive
 
 LOOKS = 0.2
 """Seconds between two looks at how far tasks are."""
-WEIGHED = 1.02
-"""Memory is weighed when it has grown by this much."""
+WEIGHED = 1.2
+"""Memory is weighed when it has grown by this much; until then what it grows by counts as pages of its own."""
 SHARED = re.compile(r"heatproof-(\d+)-shared-.*")
 """Name of the folder that workers of a process share, with its number; everybody may write beside it."""
 DIED = "the process that worked on it died, twice; out of memory? Fewer jobs take less, and in a run smaller batches."
@@ -63,6 +63,7 @@ class Shift:
     cpu: dict[int, float] = field(default_factory=dict)
     memory: int = 0
     resident: int = 0
+    weighed: int = 0
 
     def work(self, count: int) -> Usage:
         with suppress(Enough):
@@ -135,8 +136,8 @@ class Shift:
         processes = [os.getpid(), *server(), *pool._processes]
         now = resident(processes)
         if now > WEIGHED * self.resident:
-            self.resident = now
-            self.memory = max(self.memory, held_together(processes))
+            self.resident, self.weighed = now, held_together(processes)
+        self.memory = max(self.memory, self.weighed + now - self.resident)
 
 
 def forget_waiting(pool: Any) -> None:

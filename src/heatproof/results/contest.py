@@ -111,13 +111,14 @@ class Contest:
     @cached_property
     def p_values(self) -> Values:
         """(entrants, entrants): two-sided p of no difference, if the sign of each cluster's difference is chance."""
-        turned = flipped_sums(self.sums, self.seed)
+        turned = np.ascontiguousarray(flipped_sums(self.sums, self.seed).T)
         totals = self.sums.sum(0)
         found = np.ones((self.count, self.count))
-        for place in range(self.count):
+        for place in range(self.count - 1):  # against all that follow: a sum and the same below zero are as far from it
             squares = ((self.sums[:, [place]] - self.sums) ** 2).sum(0)
-            found[place] = chances(totals[place] - totals, turned[:, [place]] - turned, squares)
-        np.fill_diagonal(found, 1.0)
+            rest = slice(place + 1, None)
+            p = chances(totals[place] - totals[rest], turned[place] - turned[rest], squares[rest])
+            found[place, rest] = found[rest, place] = p
         return found
 
     @cached_property
@@ -215,22 +216,23 @@ def has_all_signs(clusters: int) -> bool:
 def sign_test(differences: Values, seed: int, clusters: NDArray[np.int64] | None = None) -> Values:
     """Two-sided p of no difference for each column (cases, columns); undefined differences (NaN) say nothing."""
     sums = cluster_sums(np.nan_to_num(differences), clusters)
-    return chances(sums.sum(0), flipped_sums(sums, seed), (sums**2).sum(0))
+    return chances(sums.sum(0), flipped_sums(sums, seed).T, (sums**2).sum(0))
 
 
 def chances(observed: Values, turned: Values, squares: Values) -> Values:
     """How often signs by chance (Fisher's randomisation test) give a sum as far from zero as the one observed.
 
-    observed (columns,), the sums under all sign patterns or random ones (flips, columns), and the sums of squares
+    observed (columns,), the sums under all sign patterns or random ones (columns, flips), and the sums of squares
     (columns,). Where none of the random signs reaches what was observed, Hoeffding's bound of the same distribution,
     2 exp(-t² / 2Σd²), says how far beyond it lies.
     """
     # Equal sums are the rule where scores are 0 or 1, and one that rounding makes smaller is equal still.
-    reached = (np.abs(turned) >= np.abs(observed) - ROUNDING * np.sqrt(squares)).sum(0)
-    if len(turned) < FLIPS:
-        every: Values = reached / len(turned)
+    limits, flips = np.abs(observed) - ROUNDING * np.sqrt(squares), turned.shape[1]
+    reached = np.array([np.count_nonzero(np.abs(sums) >= limit) for sums, limit in zip(turned, limits, strict=True)])
+    if flips < FLIPS:
+        every: Values = reached / flips
         return every
-    sampled = (1 + reached) / (1 + len(turned))
+    sampled = (1 + reached) / (1 + flips)
     with np.errstate(invalid="ignore", divide="ignore"):
         bound = 2 * np.exp(-(observed**2) / (2 * squares))
     found: Values = np.where(squares > 0, np.minimum(sampled, np.where(reached == 0, bound, 1.0)), 1.0)
@@ -266,11 +268,9 @@ def holm(p_values: Values) -> Values:
 
 def ranks_of(values: Values) -> Values:
     """Ranks (rows, columns) within each row, 1 for the largest; ties share the mean of theirs."""
-    found = np.empty_like(values)
-    step = max(1, 4 * 10**6 // max(1, values.shape[1] ** 2))
-    for first in range(0, len(values), step):
-        some = values[first : first + step]
-        above = (some[:, None, :] > some[:, :, None]).sum(2)
-        equal = (some[:, None, :] == some[:, :, None]).sum(2)
-        found[first : first + step] = 1 + above + (equal - 1) / 2
+    twice = np.ones(values.shape, dtype=np.int32)
+    for column in values.T[:, :, None]:
+        twice += column > values
+        twice += column >= values
+    found: Values = twice / 2
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,7 +144,7 @@ class Drawn:
     def clusters(self) -> NDArray[np.int64] | None:
         return self.blocks[0].clusters
 
-    @property
+    @cached_property
     def means(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """The means of each block's two readings."""
         whole = self.plain

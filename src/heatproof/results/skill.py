@@ -43,26 +43,35 @@ class Scale:
 
         means (keys,), their resamples (resamples, keys), and how many independent cases they rest on (keys,).
         """
-        both = np.concatenate([means[None], resampled])
+        both = np.asfortranarray(np.concatenate([means[None], resampled]))  # it is gone through by columns
         found = np.full_like(both, np.nan)
-        ends: dict[tuple[str, ...], tuple[NDArray[np.float64], NDArray[np.float64]] | None] = {}
+        scales: dict[tuple[str, ...], tuple[NDArray[np.float64], NDArray[np.float64]] | None] = {}
         explained = {target for _, target, _ in keys if target}
         for place, (model, own, _) in enumerate(keys):
             # What explains no quantity has the scale of the only one there is; of several, that of all their floors.
             target = own or (next(iter(explained)) if len(explained) == 1 else "")
-            if (model, target) not in ends:
-                ends[model, target] = self.ends(keys, both, model, target)
-            if (here := ends[model, target]) is not None:
-                floor, ceiling = here
-                sign = 1.0 if self.words.higher_is_better else -1.0
-                with np.errstate(invalid="ignore", divide="ignore"):
-                    is_scale = sign * (ceiling - floor) > NARROWEST
-                    if is_scale[0] and is_scale.mean() >= 1 - UPSIDE_DOWN:
-                        found[:, place] = (both[:, place] - floor) / np.where(is_scale, ceiling - floor, np.nan)
+            if (model, target) not in scales:
+                scales[model, target] = self.scale(keys, both, model, target)
+            if (scale := scales[model, target]) is not None:
+                floor, length = scale
+                found[:, place] = (both[:, place] - floor) / length
         low, high = interval(found[1:])
         factor = np.where(counts > 1, stretch(counts), np.nan)
         skill = found[0]
         return skill, skill - factor * (skill - low), skill + factor * (high - skill)
+
+    def scale(
+        self, keys: Sequence[tuple[str, ...]], means: NDArray[np.float64], model: str, target: str
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Where the scale begins (rows,), and its length, NaN in resamples without any; None where there is none."""
+        if (ends := self.ends(keys, means, model, target)) is None:
+            return None
+        floor, ceiling = ends
+        length = ceiling - floor
+        is_scale = (length if self.words.higher_is_better else -length) > NARROWEST
+        if not is_scale[0] or is_scale.mean() < 1 - UPSIDE_DOWN:
+            return None
+        return floor, np.where(is_scale, length, np.nan)
 
     def ends(
         self, keys: Sequence[tuple[str, ...]], means: NDArray[np.float64], model: str, target: str
