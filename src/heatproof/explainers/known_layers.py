@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from heatproof.explainers.bottlenecks import Key, key_of
-from heatproof.explainers.guards import uncompiled
+from heatproof.explainers.guards import modules_of, uncompiled
 
 if TYPE_CHECKING:
     from heatproof.cases import Batch
@@ -44,7 +44,8 @@ known_layers: WeakKeyDictionary[nn.Module, dict[Question, KnownLayer]] = WeakKey
 
 
 def question(model: nn.Module, batch: Batch, layer: str | None) -> Question:
-    learns = any(parameter.requires_grad for parameter in model.parameters())
+    tables = [module._parameters.values() for module in modules_of(model)]
+    learns = any(weight is not None and weight.requires_grad for table in tables for weight in table)
     return (layer, learns, *batch.inputs.shape[1:])
 
 
