@@ -34,10 +34,10 @@ GRAPHS = ("DifferentiableGraph", "CompiledFunction", "CompiledAutograd")
 def behind(outputs: Iterable[Tensor]) -> list[Node]:
     """All nodes behind these outputs, each once."""
     found = list(dict.fromkeys(output.grad_fn for output in outputs if output.grad_fn is not None))
-    seen = {None, *found}
+    seen = set(found)
     for node in found:  # which grows meanwhile
         for maker, _ in node.next_functions:
-            if maker not in seen:
+            if maker is not None and maker not in seen:
                 seen.add(maker)
                 found.append(maker)
     return found

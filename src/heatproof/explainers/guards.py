@@ -63,7 +63,7 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
 
 def next_hook() -> int:
     """The number that torch will give to the next hook of any module."""
-    return torch.utils.hooks.RemovableHandle.next_id  # type: ignore[no-any-return]
+    return torch.utils.hooks.RemovableHandle.next_id
 
 
 def take_off_hooks(modules: Iterable[torch.nn.Module], first: int) -> None:
@@ -159,9 +159,9 @@ class InLayout:
 
 def hookable(model: torch.nn.Module) -> torch.nn.Module:
     """The module that `torch.compile` was given; a module around a program of TorchScript; others as they are."""
-    inner = getattr(model, "_orig_mod", None)
-    if isinstance(inner, torch.nn.Module):
-        return inner
+    layers = getattr(model, "_modules", {})
+    if "_orig_mod" in layers:
+        return layers["_orig_mod"]  # type: ignore[no-any-return]
     if not isinstance(model, torch.jit.ScriptModule):
         return model
     from heatproof.explainers.wrapped import Program
