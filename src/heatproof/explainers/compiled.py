@@ -39,6 +39,7 @@ def require_gradients(model: nn.Module, explainer: str) -> None:
 
 
 def require_unquantised(model: nn.Module, kinds: set[type[nn.Module]], explainer: str) -> None:
+    """The same, for a model whose layers are known to be of these classes."""
     if any(map(is_quantised, kinds)):
         found = next(name for name, module in model.named_modules() if is_quantised(type(module)))
         raise HeatproofError(

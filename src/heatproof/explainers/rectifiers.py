@@ -132,7 +132,7 @@ PLAIN = {"relu", "relu6", "hardtanh", "clamp", "clamp_min", "threshold", "leaky_
 UNTOLD = {"Mul", "Where", "MaskedFill", "IndexPut", "Threshold", "CopySlices"}
 """Nodes of functions that may rectify or hide one that does: the graph alone does not tell, `Noting` does."""
 TOLD_BY_GRAPH: WeakSet[nn.Module] = WeakSet()
-"""Networks whose last graph had no such node; where the next one has none either, it was not worth the time to note."""
+"""Networks whose last graph had no such node. They run without `Noting`, which takes time, while that stays so."""
 NOTED = {*COMPARISONS, *INVERSIONS, *CONVERSIONS, *CHOICES, *PLAIN}
 
 
@@ -221,8 +221,9 @@ def are_told(nodes: Iterable[Node]) -> bool:
 
 
 def remember_whether_told(model: nn.Module, nodes: Iterable[Node], noted: Noting) -> None:
-    """The next pass of this model need not be noted if this one was for nothing."""
-    (TOLD_BY_GRAPH.discard if noted.found or not are_told(nodes) else TOLD_BY_GRAPH.add)(model)
+    """The next pass of this model need not be noted if noting this one had nothing to add."""
+    told = not noted.found and are_told(nodes)
+    (TOLD_BY_GRAPH.add if told else TOLD_BY_GRAPH.discard)(model)
 
 
 def find_rectifiers(
