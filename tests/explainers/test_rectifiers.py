@@ -13,10 +13,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 import heatproof
 from heatproof.errors import HeatproofError
+from heatproof.explainers.rectifiers import Noting
 
 METHODS = ("guided_backprop", "deconvnet")
 methods = pytest.mark.parametrize("method", METHODS)
@@ -307,6 +309,57 @@ def test_what_does_not_rectify_is_no_rectifier(kind: str, method: str) -> None:
     words = rf"{method} changes how gradients pass ReLUs, and this model has none, .*Take gradient"
     with pytest.raises(HeatproofError, match=words):
         heatproof.explain(Two(NONE[kind]), some_inputs(), method, target=1)
+
+
+class Turning(nn.Module):
+    """Goes another way each time that it is told to; but for the rectifier its graph has no product."""
+
+    def __init__(self, act: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.dense, self.head = nn.Conv2d(3, 8, 3), nn.Linear(8, 9), nn.Linear(9, 4)
+        self.turn(act)
+
+    def turn(self, act: Callable[[Tensor], Tensor]) -> None:
+        self.ways = [act]  # in a list, where no module is a layer
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        (act,) = self.ways
+        return self.head(act(self.dense(act(self.conv(inputs)).mean((2, 3)))))
+
+
+@methods
+@pytest.mark.parametrize("kind", RECTIFIERS)
+def test_a_network_that_goes_another_way_is_looked_at_anew(kind: str, method: str) -> None:
+    """Where the graph told all, nothing is noted the next time; a rectifier of several functions would be missed."""
+    model, inputs = Turning(torch.relu), some_inputs()
+    expected = plain_gradient(Turning(literal(method == "guided_backprop")), inputs, 1)
+    for act in (torch.relu, torch.relu, RECTIFIERS[kind], torch.relu, RECTIFIERS[kind]):
+        model.turn(act)
+        torch.testing.assert_close(heatproof.explain(model, inputs, method, target=1), expected)
+
+
+@methods
+@pytest.mark.parametrize("kind", NONE)
+def test_a_network_that_loses_its_rectifiers_is_refused(kind: str, method: str) -> None:
+    model, inputs = Turning(torch.relu), some_inputs()
+    heatproof.explain(model, inputs, method, target=1)
+    model.turn(NONE[kind])
+    with pytest.raises(HeatproofError, match="this model has none"):
+        heatproof.explain(model, inputs, method, target=1)
+
+
+@methods
+def test_what_the_graph_tells_is_not_noted_again(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noting takes as long as a small network does; one with a product is noted each time."""
+    noted: list[Noting] = []
+    monkeypatch.setattr(Noting, "__enter__", lambda noting: noted.append(noting) or TorchFunctionMode.__enter__(noting))
+    for model, times in ((Turning(torch.relu), 0), (Two(torch.relu), 3)):
+        heatproof.explain(model, some_inputs(), method, target=1)
+        noted.clear()
+        for _ in range(3):
+            heatproof.explain(model, some_inputs(), method, target=1)
+        assert len(noted) == times
 
 
 def test_a_value_changed_after_it_was_compared_is_no_rectifier() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,15 +19,16 @@ MIXES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """The networks that were looked at, and whether their cases influence each other."""
 
 
-@contextmanager
-def cases_kept_apart(model: nn.Module, batch: Batch, method: str) -> Iterator[None]:
+def cases_kept_apart(model: nn.Module, batch: Batch, method: str) -> AbstractContextManager[None]:
     """In here a network whose cases influence each other takes one row at a time only; more are an error."""
-    if model not in MIXES:
-        MIXES[model] = mixes(model, batch, method)
-    if not MIXES[model]:
-        yield
-        return
+    mixed = MIXES.get(model)
+    if mixed is None:
+        MIXES[model] = mixed = mixes(model, batch, method)
+    return one_row_at_a_time(model, method) if mixed else nullcontext()
 
+
+@contextmanager
+def one_row_at_a_time(model: nn.Module, method: str) -> Iterator[None]:
     def require_one_row(_model: nn.Module, given: tuple[Any, ...]) -> None:
         if isinstance(given[0], Tensor) and len(given[0]) > 1:
             raise HeatproofError(

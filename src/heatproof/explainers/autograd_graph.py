@@ -21,6 +21,8 @@ from torch.autograd.graph import Node
 
 from heatproof.errors import HeatproofError
 
+NAMELESS = "CppFunction"
+"""The Python class of nodes that have none of their own."""
 PASSING = {"BackwardHookFunction", "Broadcast", "Gather", "Scatter"}
 """Functions of torch's own that hand values on as they are: around layers with hooks, and between devices."""
 FUSED = ("CudnnRnn", "MiopenRnn", "MkldnnRnn")
@@ -29,20 +31,21 @@ GRAPHS = ("DifferentiableGraph", "CompiledFunction", "CompiledAutograd")
 """Parts of the names of nodes that hold a compiled graph."""
 
 
-def behind(outputs: Iterable[Tensor]) -> dict[Node, list[Node]]:
-    """All nodes behind these outputs, with those that made what each took."""
-    found: dict[Node, list[Node]] = {}
-    waiting = [output.grad_fn for output in outputs if output.grad_fn is not None][::-1]
-    while waiting:
-        if (node := waiting.pop()) not in found:
-            found[node] = makers(node)
-            waiting += found[node]
+def behind(outputs: Iterable[Tensor]) -> list[Node]:
+    """All nodes behind these outputs, each once."""
+    found = list(dict.fromkeys(output.grad_fn for output in outputs if output.grad_fn is not None))
+    seen = set(found)
+    for node in found:  # which grows meanwhile
+        for maker, _ in node.next_functions:
+            if maker is not None and maker not in seen:
+                seen.add(maker)
+                found.append(maker)
     return found
 
 
 def nodes_of(*outputs: Tensor) -> list[Node]:
     """All nodes behind these outputs, each once; a node comes before those that it hands gradients to."""
-    made_of = behind(outputs)
+    made_of = {node: makers(node) for node in behind(outputs)}
     readers = dict.fromkeys(made_of, 0)
     for maker in chain.from_iterable(made_of.values()):
         readers[maker] += 1
@@ -79,7 +82,8 @@ def is_custom(node: Node) -> bool:
 
 def function_name(node: Node) -> str:
     """What was called: `Swish` for the node of `Swish.apply`, `Relu` for ReluBackward0."""
-    return without_ending(node.name())
+    name = type(node).__name__
+    return without_ending(node.name() if name == NAMELESS else name)  # which takes longer
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import isfinite
 from typing import Any, ClassVar, Literal, get_args
 
 from heatproof.cases import Batch
@@ -298,7 +299,7 @@ def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity)
     if scores.device.type != "cpu":  # others do not say what is out of range, or never work again
         require_classes(target, outputs.shape[1])
     try:
-        return scores.gather(1, target[:, None])[:, 0]
+        return scores.gather(1, target.unsqueeze(1)).squeeze(1)
     except RuntimeError:
         require_classes(target, outputs.shape[1])
         raise
@@ -346,7 +347,7 @@ def checked(relevance: torch.Tensor, batch: Batch, label: str) -> torch.Tensor:
             f"{label} returned relevance of shape {tuple(relevance.shape)};"
             f" it must be {full}, like the inputs, or {single}."
         )
-    if not bool(relevance.sum().isfinite()):  # one cheap pass; the sum of large finite values may overflow, so look
+    if not isfinite(relevance.sum().item()):  # one cheap pass; the sum of large finite values may overflow, so look
         finite = relevance.isfinite().flatten(1).all(1)
         bad = [case for case, good in zip(batch.ids, finite.tolist(), strict=True) if not good]
         if bad:

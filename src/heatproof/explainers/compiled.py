@@ -28,25 +28,36 @@ def require_functions(model: nn.Module, explainer: str) -> None:
         raise_hidden("torch.export", explainer)
 
 
+def kinds_of(model: nn.Module) -> set[type[nn.Module]]:
+    """The classes of a model's layers."""
+    return {type(module) for module in modules_of(model)}
+
+
 def require_gradients(model: nn.Module, explainer: str) -> None:
     """An error for a quantised model: its layers have no gradients, and what goes around them would be half of it."""
-    if any(is_quantised(module) for module in modules_of(model)):
-        found = next(name for name, module in model.named_modules() if is_quantised(module))
+    require_unquantised(model, kinds_of(model), explainer)
+
+
+def require_unquantised(model: nn.Module, kinds: set[type[nn.Module]], explainer: str) -> None:
+    """The same, for a model whose layers are known to be of these classes."""
+    if any(map(is_quantised, kinds)):
+        found = next(name for name, module in model.named_modules() if is_quantised(type(module)))
         raise HeatproofError(
             f"{explainer} needs gradients, and layer {found!r} of the model is quantised, which has none. Give the"
             " network as it was before, or take a method that asks for scores only (rise, lime, occlusion ...)."
         )
 
 
-def is_quantised(module: nn.Module) -> bool:
+def is_quantised(kind: type[nn.Module]) -> bool:
     """Whether it is one of torch's own layers of whole numbers."""
-    return ".quantized" in type(module).__module__ and type(module).__module__.startswith("torch.")
+    return ".quantized" in kind.__module__ and kind.__module__.startswith("torch.")
 
 
 def require_layers(model: nn.Module, explainer: str) -> None:
     """An error for a model whose layers cannot be read."""
-    require_gradients(model, explainer)
-    if any(is_script(module) for module in modules_of(model)):
+    kinds = kinds_of(model)
+    require_unquantised(model, kinds, explainer)
+    if any(issubclass(kind, torch.jit.ScriptModule) for kind in kinds):
         raise_hidden("TorchScript", explainer)
 
 

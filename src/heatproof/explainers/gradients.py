@@ -6,9 +6,9 @@ and need no further dependency. The tests hold them equal to Captum's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from heatproof.cases import Batch
 from heatproof.devices import in_double
@@ -29,6 +29,11 @@ from heatproof.explainers.sharing import SharingExplainer
 from heatproof.lazy import np, torch
 from heatproof.progress import part, part_by_part
 from heatproof.seeds import CaseRandom, SampleDraws
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
+
+    from heatproof.explainers.rectifiers import Rectifier
 
 
 @register_explainer("gradient")
@@ -270,6 +275,15 @@ class IntegratedGradients(SharingExplainer):
 DOUBLINGS = 7
 
 
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """Inputs, the sum of their scores, and the nodes of autograd's graph between them."""
+
+    inputs: torch.Tensor
+    total: torch.Tensor
+    nodes: list[Node]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReluGradient(Gradient):
     """The gradient with another backward pass of ReLUs, and of all that does what they do (relu6, clamp from 0 ...).
@@ -290,18 +304,36 @@ class ReluGradient(Gradient):
     def explain(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         from heatproof.explainers.compiled import require_layers
         from heatproof.explainers.hidden_rectifiers import require_none_hidden
-        from heatproof.explainers.rectifiers import Noting, find_rectifiers, positive_backward
+        from heatproof.explainers.rectifiers import TOLD_BY_GRAPH, Noting, are_told, remember_whether_told
 
         require_layers(model, self.name)
         require_none_hidden(model, self.name, batch, self.score)
-        with Noting() as noted:
-            with torch.enable_grad():
-                inputs = batch.inputs.detach().requires_grad_()
-                total = self.score(model, inputs, batch.context, batch.target).sum()
-            require_gradient(total)
-            found = find_rectifiers(total, noted, self.relus == "convs", self.name)
-            with positive_backward(found, self.guided):
-                return slope(total, inputs)
+        if model in TOLD_BY_GRAPH:
+            passed = self.passed(model, batch)
+            if are_told(passed.nodes):
+                return self.way_back(passed, {})
+        with Noting() as noted:  # also on the way back, where checkpoints run parts of the model again
+            passed = self.passed(model, batch)
+            remember_whether_told(model, passed.nodes, noted)
+            return self.way_back(passed, noted.found)
+
+    def passed(self, model: torch.nn.Module, batch: Batch) -> Pass:
+        """A pass forward, and its graph."""
+        from heatproof.explainers.autograd_graph import behind
+
+        with torch.enable_grad():
+            inputs = batch.inputs.detach().requires_grad_()
+            total = self.score(model, inputs, batch.context, batch.target).sum()
+        require_gradient(total)
+        return Pass(inputs, total, behind([total]))
+
+    def way_back(self, passed: Pass, noted: Mapping[Node, Rectifier | None]) -> torch.Tensor:
+        """What arrives at the inputs when rectifiers, of which these were noted, pass back what this method lets by."""
+        from heatproof.explainers.rectifiers import find_rectifiers, positive_backward
+
+        found = find_rectifiers(passed.nodes, noted, self.relus == "convs", self.name)
+        with positive_backward(found, self.guided):
+            return slope(passed.total, passed.inputs)
 
 
 @register_explainer("guided_backprop")

@@ -7,7 +7,7 @@ norms whose gradients are right.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -16,6 +16,8 @@ from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
 from heatproof.lazy import torch
 
+OWN_HOOKS = 2
+"""How many hooks a model that is looked after has for that."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -33,7 +35,7 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
         (module, module.training) for module in modules if hasattr(module, "training")
     ]  # frozen programs have none
     states = [(parameter, parameter.requires_grad, parameter.grad) for parameter in parameters]
-    first_hook = torch.utils.hooks.RemovableHandle.next_id  # hooks of later numbers were left behind
+    first_hook = next_hook()
     try:
         for module, mode in modes:
             if mode:
@@ -51,16 +53,26 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
         for module, mode in modes:
             if module.training != mode:
                 module.training = mode
-        for module in modules:
-            for name in HOOKS:
-                if hooks := module.__dict__[name]:
-                    for left in [number for number in hooks if number >= first_hook]:
-                        del hooks[left]
+        take_off_hooks(modules if next_hook() > first_hook + OWN_HOOKS else [model], first_hook)
         for parameter, flag, gradient in states:
             if parameter.requires_grad != flag:
                 parameter.requires_grad = flag
             if parameter.grad is not gradient:
                 parameter.grad = gradient
+
+
+def next_hook() -> int:
+    """The number that torch will give to the next hook of any module."""
+    return torch.utils.hooks.RemovableHandle.next_id
+
+
+def take_off_hooks(modules: Iterable[torch.nn.Module], first: int) -> None:
+    """Remove all hooks of this number and later ones: they were left behind."""
+    for module in modules:
+        for name in HOOKS:
+            if hooks := module.__dict__[name]:
+                for left in [number for number in hooks if number >= first]:
+                    del hooks[left]
 
 
 def modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
@@ -84,14 +96,12 @@ def require_module(model: object) -> None:
         )
 
 
-def require_ordinary(parameters: Iterable[torch.Tensor]) -> None:
+def require_ordinary(parameters: Sequence[torch.Tensor]) -> None:
     """The weights must be there, and none may come from inference mode."""
     lazy = torch.nn.parameter.UninitializedParameter
+    if any(issubclass(kind, lazy) for kind in set(map(type, parameters))):
+        raise HeatproofError("the model has lazy layers without weights; run it once on inputs, or load its weights.")
     for parameter in parameters:
-        if isinstance(parameter, lazy):
-            raise HeatproofError(
-                "the model has lazy layers without weights; run it once on inputs, or load its weights."
-            )
         if parameter.is_meta:
             raise HeatproofError(
                 "the model is on the meta device, where weights have no values; load its weights first."
@@ -119,11 +129,11 @@ def mend_norms(_model: torch.nn.Module, _given: Any, outputs: Any) -> None:
     torch 2.13 makes wrong gradients from some others on the CPU: of a single case, or along a side of length one.
     `instance_norm` is a batch norm inside.
     """
+    if not torch.is_grad_enabled():
+        return
     from heatproof.explainers.autograd_graph import behind, function_name
     from heatproof.explainers.watching import tensors_in
 
-    if not torch.is_grad_enabled():
-        return
     found = outputs.values() if isinstance(outputs, dict) else [outputs]
     for node in behind(tensors_in(found)):
         if function_name(node) == "NativeBatchNorm":
@@ -149,9 +159,9 @@ class InLayout:
 
 def hookable(model: torch.nn.Module) -> torch.nn.Module:
     """The module that `torch.compile` was given; a module around a program of TorchScript; others as they are."""
-    inner = getattr(model, "_orig_mod", None)
-    if isinstance(inner, torch.nn.Module):
-        return inner
+    layers = getattr(model, "_modules", {})
+    if "_orig_mod" in layers:
+        return layers["_orig_mod"]  # type: ignore[no-any-return]
     if not isinstance(model, torch.jit.ScriptModule):
         return model
     from heatproof.explainers.wrapped import Program
@@ -166,16 +176,18 @@ def uncompiled() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
 
 
-@contextmanager
-def as_usual() -> Iterator[None]:
+def as_usual() -> AbstractContextManager[None]:
     """In here torch computes as it does by itself: no autocast, float32 unless told. The caller's settings come back.
 
     What is explained in less than full precision is said so (`--precision`), never by what happens to be switched on.
     """
     before, switched_on = torch.get_default_dtype(), autocasts()
-    if before is torch.float32 and not switched_on:
-        yield
-        return
+    return nullcontext() if before is torch.float32 and not switched_on else set_aside(before, switched_on)
+
+
+@contextmanager
+def set_aside(default: torch.dtype, switched_on: list[str]) -> Iterator[None]:
+    """In here float32 is the default type, and these autocasts are off."""
     torch.set_default_dtype(torch.float32)
     try:
         with ExitStack() as stack:
@@ -183,7 +195,7 @@ def as_usual() -> Iterator[None]:
                 stack.enter_context(torch.autocast(kind, enabled=False))
             yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(default)
 
 
 def autocasts() -> list[str]:
@@ -197,9 +209,7 @@ def autocasts() -> list[str]:
 @contextmanager
 def gradients_possible(batch: Batch) -> Iterator[Batch]:
     """Outside of `torch.inference_mode` and autocast, and the batch without tensors that were made in it."""
-    with as_usual(), ExitStack() as stack:
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))
+    with as_usual(), torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
         tensors = (batch.inputs, batch.target, *batch.context, *batch.masks.values())
         yield ordinary(batch) if any(tensor.is_inference() for tensor in tensors) else batch
 

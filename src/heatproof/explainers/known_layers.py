@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from heatproof.explainers.bottlenecks import Key, key_of
-from heatproof.explainers.guards import uncompiled
+from heatproof.explainers.guards import modules_of, uncompiled
 
 if TYPE_CHECKING:
     from heatproof.cases import Batch
@@ -44,7 +44,8 @@ known_layers: WeakKeyDictionary[nn.Module, dict[Question, KnownLayer]] = WeakKey
 
 
 def question(model: nn.Module, batch: Batch, layer: str | None) -> Question:
-    learns = any(parameter.requires_grad for parameter in model.parameters())
+    tables = [module._parameters.values() for module in modules_of(model)]
+    learns = any(weight is not None and weight.requires_grad for table in tables for weight in table)
     return (layer, learns, *batch.inputs.shape[1:])
 
 
@@ -90,32 +91,36 @@ def read_again(model: nn.Module, batch: Batch, layer: str | None) -> tuple[Tenso
 
     def hook(_module: nn.Module, _args: Any, output: Any) -> None:
         key = key_of(output) if isinstance(output, Tensor) else None
-        again = found_at(known.found, key, batch) if key is not None else None
+        again = found_at(known.found, key, batch, output) if key is not None else None
         if again is not None and tuple(output.shape) == again.places.shape:
-            seen.append(replace(again, tensor=output))
+            seen.append(again)
             if known.found.is_kept:
                 seen[-1].keep()
 
     handle = module.register_forward_hook(hook)
     try:
         with torch.enable_grad(), uncompiled():
-            outputs = model(batch.inputs.detach().requires_grad_().clone(), *batch.context)
+            outputs = model(batch.inputs.detach().requires_grad_(), *batch.context)  # which gets a copy of its own
     finally:
         handle.remove()
     if seen and isinstance(outputs, Tensor):
         way = way_to(outputs, seen[-1].key)
         if tuple(node.name() for node in way) == known.way:
-            later = [found_at(passed, (way[place], passed.key[1]), batch) for place, passed in known.later]
+            later = [
+                found_at(passed, (way[place], passed.key[1]), batch, passed.tensor) for place, passed in known.later
+            ]
             return outputs, [seen[-1], *later]
     forget(model, batch, layer)
     return None
 
 
-def found_at(known: Activation, key: Key, batch: Batch) -> Activation:
+def found_at(known: Activation, key: Key, batch: Batch, tensor: Tensor) -> Activation:
     """What was known, there, with as many cases as the batch has."""
     places = known.places
-    shape = tuple(len(batch) if axis == places.batch else length for axis, length in enumerate(places.shape))
-    return replace(known, key=key, places=replace(places, shape=shape))
+    if places.shape[places.batch] != len(batch):
+        shape = tuple(len(batch) if axis == places.batch else length for axis, length in enumerate(places.shape))
+        places = replace(places, shape=shape)
+    return replace(known, tensor=tensor, key=key, places=places)
 
 
 def way_to(outputs: Tensor, key: Key) -> list[Any]:

@@ -123,8 +123,15 @@ def size(tensor: Tensor) -> int:
 def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The rows of some tensors in even pieces that a CPU is quickest with; on other devices all at once."""
     first = tensors[0]
-    count = max(1, ceil(len(first) / QUICKEST)) if first.device.type == "cpu" else 1
+    if first.device.type != "cpu" or len(first) <= QUICKEST:
+        return iter([tensors])
+    count = ceil(len(first) / QUICKEST)
     return zip(*(tensor.chunk(count) for tensor in tensors), strict=True)
+
+
+def rejoined(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """What was made of pieces as one tensor."""
+    return torch.cat(list(parts), axis) if len(parts) > 1 else parts[0]
 
 
 def sweep(

@@ -8,19 +8,19 @@ with a comparison, `x * (x > 0)`, and functions that work in place on a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
 
 from heatproof.errors import HeatproofError
 from heatproof.explainers.autograd_graph import (
     function_name,
-    nodes_of,
     require_nodes_known,
     shape_of,
     taken_shape,
@@ -129,6 +129,10 @@ INVERSIONS = {"logical_not", "bitwise_not", "invert"}
 CONVERSIONS = {"float", "double", "half", "bfloat16", "int", "long", "bool", "to", "type", "type_as", "detach", "clone"}
 CHOICES = {"mul", "where", "masked_fill", "__setitem__"}
 PLAIN = {"relu", "relu6", "hardtanh", "clamp", "clamp_min", "threshold", "leaky_relu"}
+UNTOLD = {"Mul", "Where", "MaskedFill", "IndexPut", "Threshold", "CopySlices"}
+"""Nodes of functions that may rectify or hide one that does: the graph alone does not tell, `Noting` does."""
+TOLD_BY_GRAPH: WeakSet[nn.Module] = WeakSet()
+"""Networks whose last graph had no such node. They run without `Noting`, which takes time, while that stays so."""
 NOTED = {*COMPARISONS, *INVERSIONS, *CONVERSIONS, *CHOICES, *PLAIN}
 
 
@@ -211,15 +215,27 @@ def replacement(call: Call) -> Any:
     return call.args[2] if len(call.args) > 2 else call.kwargs.get("value", 0)
 
 
-def find_rectifiers(outputs: Tensor, noted: Noting, convs_only: bool, explainer: str) -> list[Rectifier]:
-    """The rectifiers between inputs and outputs; where there are none, or some may be hidden, an error.
+def are_told(nodes: Iterable[Node]) -> bool:
+    """Whether these nodes tell by themselves which of them are rectifiers."""
+    return UNTOLD.isdisjoint(map(function_name, nodes))
+
+
+def remember_whether_told(model: nn.Module, nodes: Iterable[Node], noted: Noting) -> None:
+    """The next pass of this model need not be noted if noting this one had nothing to add."""
+    told = not noted.found and are_told(nodes)
+    (TOLD_BY_GRAPH.add if told else TOLD_BY_GRAPH.discard)(model)
+
+
+def find_rectifiers(
+    nodes: Sequence[Node], noted: Mapping[Node, Rectifier | None], convs_only: bool, explainer: str
+) -> list[Rectifier]:
+    """The rectifiers among the nodes between inputs and outputs; where there are none, or some may be hidden, an error.
 
     `convs_only` leaves out those that run over pairs or tokens: all but those behind convolutions and those on plain
     vectors (B, n).
     """
-    nodes = nodes_of(outputs)
     require_nodes_known(nodes, explainer, known=has_no_rectifier)
-    every = [noted.found[node] if node in noted.found else rectifier(node) for node in nodes]
+    every = [noted[node] if node in noted else rectifier(node) for node in nodes]
     found = [one for one in every if one is not None]
     chosen = [one for one in found if on_vectors(one) or behind_convolution(one)] if convs_only else found
     if chosen:

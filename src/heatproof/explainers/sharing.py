@@ -53,11 +53,11 @@ class SharingExplainer(SampledExplainer):
 
         They have the inputs' precision, like the maps that are made of them, whatever that of the model's outputs.
         """
-        from heatproof.explainers.memory import pieces
+        from heatproof.explainers.memory import pieces, rejoined
 
         rows = pieces(inputs, batch.target[case], *context_rows(batch, case))
         with torch.no_grad():
-            return torch.cat([scores_of(model, quantities, *piece) for piece in rows], 1).to(batch.inputs.dtype)
+            return rejoined([scores_of(model, quantities, *piece) for piece in rows], 1).to(batch.inputs.dtype)
 
     def gradients_at(
         self,
@@ -68,11 +68,11 @@ class SharingExplainer(SampledExplainer):
         quantities: Sequence[Quantity],
     ) -> list[torch.Tensor]:
         """The gradient at variants of each quantity, by one pass forward and one backward for each."""
-        from heatproof.explainers.memory import pieces
+        from heatproof.explainers.memory import pieces, rejoined
 
         rows = pieces(inputs, batch.target[case], *context_rows(batch, case))
         found = [gradients_of(model, quantities, *piece) for piece in rows]
-        return [torch.cat(gradients) for gradients in zip(*found, strict=True)]
+        return [rejoined(gradients) for gradients in zip(*found, strict=True)]
 
 
 def scores_of(
