@@ -34,9 +34,11 @@ from heatproof.explainers.norms import centred, norm_of
 from heatproof.explainers.relevance_kinds import (
     ACTIVATIONS,
     ADDITIONS,
+    ASKED,
     AVERAGES,
     COPIES,
     LAYERS,
+    MOVED_ALONE,
     MOVEMENTS,
     MOVING_NODES,
     NORMS,
@@ -89,6 +91,7 @@ class RelevanceGraph(Watching):
         self.inputs = inputs
         self.copies = copies
         self.losses = losses
+        self.moving = {"__get__"} if composite.attention == "constant" else MOVED_ALONE
         self.sharing = Sharing(composite.positive_sums, composite.stabiliser)
         self.maps = 0
         self.tied: dict[Node | None, Tied] = {}
@@ -108,8 +111,9 @@ class RelevanceGraph(Watching):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if plain_name(func) == "__get__" and not args[0].is_leaf:  # shapes and the like are asked for often
-            return func(*args)
+        name = plain_name(func)  # these are so many that they take a way of their own
+        if name in ASKED or (name in self.moving and args and not args[0].is_leaf):
+            return func(*args, **(kwargs or {}))
         return super().__torch_function__(func, types, args, kwargs)
 
     def replaces(self, name: str) -> bool:
@@ -170,6 +174,11 @@ class RelevanceGraph(Watching):
     def changed(self) -> bool:
         """Whether something that was kept has been changed in place since."""
         return any(tensor._version != version for tensor, version in self.kept)
+
+    def let_go(self) -> None:
+        """Hold no longer what was kept, so that each node of the way back frees its own as soon as it is done."""
+        self.tied.clear()
+        self.kept.clear()
 
     def linear(self, found: Found) -> Tensor:
         """Tie a dense layer, a convolution or a product by constants to its rule."""

@@ -12,9 +12,9 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from types import FunctionType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -31,6 +31,23 @@ ALIASES = {
 WRAPPERS = {"wrapped_network", "_orig_mod"}
 IN_PLACE_OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
 
+O = TypeVar("O")
+T = TypeVar("T")
+
+
+class once(Generic[O, T]):  # noqa: N801 - a decorator
+    """A property that is worked out once: functools' takes a lock up to Python 3.11, and longer than the work."""
+
+    def __init__(self, work: Callable[[O], T]) -> None:
+        self.work = work
+
+    def __set_name__(self, owner: type[O], name: str) -> None:
+        self.name = name
+
+    def __get__(self, thing: O, owner: type[O]) -> T:
+        value = thing.__dict__[self.name] = self.work(thing)
+        return value
+
 
 @dataclass(frozen=True, eq=False)
 class Call:
@@ -41,12 +58,12 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    @cached_property
+    @once
     def tensors(self) -> list[Tensor]:
         """The tensors among the arguments, also inside lists and tuples."""
         return tensors_in((*self.args, *self.kwargs.values()))
 
-    @cached_property
+    @once
     def carriers(self) -> list[Tensor]:
         """The arguments that depend on the model's inputs."""
         return [tensor for tensor in self.tensors if tensor.requires_grad]
@@ -107,10 +124,10 @@ def changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """The same value with `change` applied to each tensor in it."""
     if isinstance(value, Tensor):
         return change(value)
+    if type(value) in (list, tuple):
+        return type(value)([changed(given, change) for given in value])
     if isinstance(value, dict):
         return {name: changed(given, change) for name, given in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(changed(given, change) for given in value)
     return value
 
 
