@@ -109,7 +109,7 @@ def each(setting: Any, kernel: Sequence[int]) -> Any:
 def patch_adjoint(s: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
     """The way back through a convolution whose kernels lie side by side: a product, laid out patch by patch."""
     kernel, dimensions = weight.shape[2:], len(shape) - 2
-    patches = s.movedim(1, -1) @ weight.flatten(1)
+    patches = s.movedim(1, -1).contiguous() @ weight.flatten(1)
     cells = patches.unflatten(-1, (shape[1], *kernel))  # (B, *cells, C, *kernel)
     order = [
         axis for pair in zip(range(1, 1 + dimensions), range(2 + dimensions, cells.ndim), strict=True) for axis in pair

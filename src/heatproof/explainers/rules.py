@@ -54,10 +54,10 @@ class Part:
         return self.graph.detach() if self.adjoint is None else self.apply(self.x, self.weight)
 
     def back(self, s: torch.Tensor) -> torch.Tensor:
-        from heatproof.explainers.autograd_graph import pulled_back
-
         if self.adjoint is not None:
             return times(self.adjoint(s, self.weight, self.x.shape), self.x)
+        from heatproof.explainers.autograd_graph import pulled_back
+
         return self.x.detach() * pulled_back(self.graph, self.x, s)
 
 

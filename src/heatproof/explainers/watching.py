@@ -31,20 +31,20 @@ ALIASES = {
 WRAPPERS = {"wrapped_network", "_orig_mod"}
 IN_PLACE_OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
 
-O = TypeVar("O")
+Owner = TypeVar("Owner")
 T = TypeVar("T")
 
 
-class once(Generic[O, T]):  # noqa: N801 - a decorator
+class once(Generic[Owner, T]):  # noqa: N801 - a decorator
     """A property that is worked out once: functools' takes a lock up to Python 3.11, and longer than the work."""
 
-    def __init__(self, work: Callable[[O], T]) -> None:
+    def __init__(self, work: Callable[[Owner], T]) -> None:
         self.work = work
 
-    def __set_name__(self, owner: type[O], name: str) -> None:
+    def __set_name__(self, owner: type[Owner], name: str) -> None:
         self.name = name
 
-    def __get__(self, thing: O, owner: type[O]) -> T:
+    def __get__(self, thing: Owner, owner: type[Owner]) -> T:
         value = thing.__dict__[self.name] = self.work(thing)
         return value
 
@@ -155,6 +155,13 @@ def plain_name(func: Any) -> str:
 
 
 @cache
+def is_named_in_place(func: Any) -> bool:
+    """Whether its name says that it changes its first argument: `relu_`, `__iadd__`."""
+    name = own_name(func)
+    return name in IN_PLACE_OPERATORS or (name.endswith("_") and not name.endswith("__"))
+
+
+@cache
 def inplace_position(func: Any) -> int | None:
     """Where `inplace` stands among the arguments of a function in Python, if it has that argument."""
     try:
@@ -166,8 +173,7 @@ def inplace_position(func: Any) -> int | None:
 
 def works_in_place(call: Call) -> bool:
     """Whether it changes its first argument: `relu_(x)`, `x += y`, `F.relu(x, inplace=True)`."""
-    name = own_name(call.func)
-    if name in IN_PLACE_OPERATORS or (name.endswith("_") and not name.endswith("__")):
+    if is_named_in_place(call.func):
         return True
     position = inplace_position(call.func)
     if position is None:
