@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import grad as way_back
 
+from heatproof.explainers.products import rows_by
 from heatproof.explainers.relevance_kinds import CONVOLUTIONS, LAYERS, PRODUCTS, SHIFTED_PRODUCTS, TRANSPOSED
 from heatproof.explainers.rules import LinearMap
 from heatproof.explainers.watching import Call, tensors_in
@@ -109,7 +110,7 @@ def each(setting: Any, kernel: Sequence[int]) -> Any:
 def patch_adjoint(s: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
     """The way back through a convolution whose kernels lie side by side: a product, laid out patch by patch."""
     kernel, dimensions = weight.shape[2:], len(shape) - 2
-    patches = s.movedim(1, -1).contiguous() @ weight.flatten(1)
+    patches = rows_by(s.movedim(1, -1).contiguous(), weight.flatten(1))
     cells = patches.unflatten(-1, (shape[1], *kernel))  # (B, *cells, C, *kernel)
     order = [
         axis for pair in zip(range(1, 1 + dimensions), range(2 + dimensions, cells.ndim), strict=True) for axis in pair
@@ -119,7 +120,7 @@ def patch_adjoint(s: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
 
 
 def dense_adjoint(s: Tensor, weight: Tensor, _: torch.Size) -> Tensor:
-    return s @ weight
+    return rows_by(s, weight)
 
 
 def adjoint_of(name: str, given: dict[str, Any]) -> Callable[[Tensor, Tensor, torch.Size], Tensor] | None:
