@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import grad as way_back
 
-from heatproof.explainers.products import rows_by
+from heatproof.explainers.products import by_onednn, rows_by
 from heatproof.explainers.relevance_kinds import CONVOLUTIONS, LAYERS, PRODUCTS, SHIFTED_PRODUCTS, TRANSPOSED
 from heatproof.explainers.rules import LinearMap
 from heatproof.explainers.watching import Call, tensors_in
@@ -66,7 +66,8 @@ def layer(call: Call, keep: Keep) -> Found | None:
         return None
     # Rows that are not laid out one after another torch takes as many small matrices, which takes twice as long.
     taken = source.detach().contiguous() if call.name == "linear" and source.ndim > 2 else source.detach()
-    value: Tensor = call.func(taken, weight, bias, **given)
+    product = by_onednn(taken, weight, bias) if call.name == "linear" else None
+    value: Tensor = call.func(taken, weight, bias, **given) if product is None else product
 
     def apply(inputs: Tensor, weights: Tensor) -> Tensor:
         result: Tensor = call.func(inputs, weights, None, **given)
