@@ -96,7 +96,7 @@ def attended(
     if enable_gqa:
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
     attention = attention_of(query, key, attn_mask, is_causal, scale, enable_gqa)
-    return functional.dropout(attention, dropout_p) @ value
+    return (functional.dropout(attention, dropout_p) if dropout_p else attention) @ value
 
 
 def lengths_of(tensors: Sequence[Tensor], dim: int = 0, **_: Any) -> tuple[int, ...]:

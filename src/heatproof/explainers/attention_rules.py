@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node
-from torch.nn import functional
 
 from heatproof.explainers.attention_maps import are_looks, attended
 from heatproof.explainers.autograd_graph import function_name
@@ -111,22 +110,24 @@ def softmax(graph: RelevanceGraph, call: Call) -> Tensor:
 def layer_norm(graph: RelevanceGraph, call: Call) -> Tensor:
     """A token less its mean, over its deviation, which is a constant: the rule of norms, then each value's share."""
     given = named(call, ("input", "normalized_shape", "weight", "bias", "eps"))
-    source, value = call.carriers[0], own_tensor(plain(call), call.tensors)
+    source, weight, bias = call.carriers[0], given.get("weight"), given.get("bias")
     if source is not given["input"]:
         raise graph.refusal(call)
-    x = graph.keep(source)
-    normed = functional.layer_norm(x, given["normalized_shape"], eps=given.get("eps", 1e-5))
-    weight, bias = given.get("weight"), given.get("bias")
-    weight = torch.ones_like(normed[0]) if weight is None else weight
-    norm = LinearMap(normed, weight, bias, torch.mul, "norm", adjoint=scaled_back, outputs=graph.keep(value))
+    x, shape = graph.keep(source), given["normalized_shape"]
+    value, mean, deviation = torch.native_layer_norm(x, shape, weight, bias, given.get("eps", 1e-5))
+    scale, outputs = torch.ones_like(x[:1]) if weight is None else weight, graph.keep(value)
     rule = graph.composite.rule(-1, "norm")
-    rows = (-1, torch.Size(given["normalized_shape"]).numel())
+    rows = (-1, torch.Size(shape).numel())
     share = share_centring(x.reshape(rows), 1, graph.sharing)
 
-    def back(relevance: Tensor) -> list[Tensor]:
-        return [found.view(x.shape) for found in share(rule.redistribute(norm, relevance).reshape(rows))]
+    def norm() -> LinearMap:
+        normed = (x - mean).mul_(deviation).to(x)
+        return LinearMap(normed, scale, bias, torch.mul, "norm", adjoint=scaled_back, outputs=outputs)
 
-    return graph.node(value, back, source, rule=rule, linear=norm)
+    def back(relevance: Tensor) -> list[Tensor]:
+        return [found.view(x.shape) for found in share(rule.redistribute(norm(), relevance).reshape(rows))]
+
+    return graph.node(value, back, source, rule=rule, linear=None if graph.losses is None else norm())
 
 
 def scaled_back(s: Tensor, weight: Tensor, _: torch.Size) -> Tensor:
@@ -182,7 +183,9 @@ def share_matrices(kept: Sequence[Tensor], z: Tensor, takes: Sequence[bool], sta
 
     def back(relevance: Tensor) -> list[Tensor]:
         first, second = kept
-        s = over(relevance, z if sum(takes) == 1 else 2 * z, stabiliser)
+        count = sum(takes)
+        s = over(relevance, z, stabiliser / count)
+        s = s if count == 1 else s.div_(count)  # in place, where 2 z would be new memory
         shares = []
         if takes[0]:
             shares.append(times(s @ second.mT, first))

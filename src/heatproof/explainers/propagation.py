@@ -347,4 +347,5 @@ def follow(
                 break
         watched.require_followed(logit)
         require_same_network(model, name, outputs, run, graph, form=repr(composite))
+    watched.let_go()
     return Followed(inputs, outputs, logit, watched)

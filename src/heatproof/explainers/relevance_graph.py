@@ -20,6 +20,7 @@ from torch.autograd.graph import Node
 from heatproof.errors import HeatproofError
 from heatproof.explainers.attention_rules import constants, made_of_constants, note_gate, through_attention, unfolded
 from heatproof.explainers.autograd_graph import (
+    behind,
     function_name,
     hidden_step,
     is_hidden,
@@ -34,9 +35,12 @@ from heatproof.explainers.norms import centred, norm_of
 from heatproof.explainers.relevance_kinds import (
     ACTIVATIONS,
     ADDITIONS,
+    ASKED,
     AVERAGES,
     COPIES,
+    DROPOUTS,
     LAYERS,
+    MOVED_ALONE,
     MOVEMENTS,
     MOVING_NODES,
     NORMS,
@@ -89,6 +93,7 @@ class RelevanceGraph(Watching):
         self.inputs = inputs
         self.copies = copies
         self.losses = losses
+        self.moving = {"__get__"} if composite.attention == "constant" else MOVED_ALONE
         self.sharing = Sharing(composite.positive_sums, composite.stabiliser)
         self.maps = 0
         self.tied: dict[Node | None, Tied] = {}
@@ -108,8 +113,11 @@ class RelevanceGraph(Watching):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if plain_name(func) == "__get__" and not args[0].is_leaf:  # shapes and the like are asked for often
-            return func(*args)
+        name = plain_name(func)  # these are so many that they take a way of their own
+        if name in ASKED or (name in self.moving and args and not args[0].is_leaf):
+            return func(*args, **(kwargs or {}))
+        if name in DROPOUTS and len(args) > 2 and args[2] is False:
+            return args[0]
         return super().__torch_function__(func, types, args, kwargs)
 
     def replaces(self, name: str) -> bool:
@@ -170,6 +178,11 @@ class RelevanceGraph(Watching):
     def changed(self) -> bool:
         """Whether something that was kept has been changed in place since."""
         return any(tensor._version != version for tensor, version in self.kept)
+
+    def let_go(self) -> None:
+        """Hold no longer what was kept, so that each node of the way back frees its own as soon as it is done."""
+        self.tied.clear()
+        self.kept.clear()
 
     def linear(self, found: Found) -> Tensor:
         """Tie a dense layer, a convolution or a product by constants to its rule."""
@@ -328,14 +341,19 @@ class RelevanceGraph(Watching):
                 f"{self.explainer} cannot follow this model's outputs back to its inputs: on the way it leaves torch's"
                 " graph (detach, no_grad, NumPy)."
             )
-        for node in nodes_of(outputs):
-            name = function_name(node)
-            if node in self.without_rule:
-                raise self.without_rule[node]
-            if made_by(node, (Redistribute, PassOn)) or name in MOVING_NODES:
-                continue
-            step = hidden_step(node) if is_hidden(node) else f"the step {name} of the model, which it did not see."
-            raise HeatproofError(f"{self.explainer} cannot see through {step}")
+        if all(self.knows(node) for node in behind([outputs])):
+            return
+        node = next(node for node in nodes_of(outputs) if not self.knows(node))
+        if node in self.without_rule:
+            raise self.without_rule[node]
+        name = function_name(node)
+        step = hidden_step(node) if is_hidden(node) else f"the step {name} of the model, which it did not see."
+        raise HeatproofError(f"{self.explainer} cannot see through {step}")
+
+    def knows(self, node: Node) -> bool:
+        """Whether relevance goes back through this node as it should."""
+        known = function_name(node) in MOVING_NODES or made_by(node, (Redistribute, PassOn))
+        return known and node not in self.without_rule
 
     def refusal(self, call: Call) -> HeatproofError:
         """The error for a function without a rule."""
@@ -355,7 +373,7 @@ def redistribute_rows(rule: Rule, linear: LinearMap, relevance: Tensor) -> Tenso
     whole = linear.kind != "dense" or not linear.rows or relevance.ndim == 2 or not rule.by_rows
     if whole or (linear.bias is not None and linear.bias.ndim > 1):
         return rule.redistribute(linear, relevance)
-    if are_most(relevance[..., 0] != 0) or are_most(rows := relevance.any(-1)):  # the first look is quicker
+    if are_most(relevance[..., 0]) or are_most(rows := relevance.any(-1)):  # the first look is quicker
         return rule.redistribute(linear, relevance)
     result = torch.zeros_like(linear.x)
     outputs = None if linear.outputs is None else linear.outputs[rows]
@@ -364,8 +382,8 @@ def redistribute_rows(rule: Rule, linear: LinearMap, relevance: Tensor) -> Tenso
 
 
 def are_most(rows: Tensor) -> bool:
-    """Whether more than half are true."""
-    return 2 * int(rows.sum()) > rows.numel()
+    """Whether more than half are true, or not zero."""
+    return 2 * int(rows.count_nonzero()) > rows.numel()
 
 
 def maker(tensor: Tensor) -> Node | None:

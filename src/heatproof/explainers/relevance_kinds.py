@@ -48,6 +48,12 @@ PICKED = {
     "max", "min", "amax", "amin", "maximum", "minimum", "fmax", "fmin", "sort", "topk", "where", "max_unpool1d",
     "max_unpool2d", "max_unpool3d",
 }  # fmt: skip
+MOVED_ALONE = SHAPES - {"broadcast_tensors", "atleast_1d", "atleast_2d", "atleast_3d"} | {
+    "chunk", "narrow", "select", "split", "split_with_sizes", "unbind",
+}  # fmt: skip
+"""Those that move the values of their first argument and of nothing else."""
+ASKED = {"dim", "element_size", "is_contiguous", "is_floating_point", "ndimension", "numel", "size", "stride"}
+"""What is asked of a tensor beside its values."""
 PUT_TOGETHER = {
     "cat", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "repeat", "repeat_interleave", "tile",
     "pad", "roll", "flip", "fliplr", "flipud", "rot90", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",

@@ -25,7 +25,8 @@ class Redistribute(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, relevance: Tensor) -> Any:
-        return None, *ctx.back(relevance.contiguous())
+        back, ctx.back = ctx.back, None  # with what it holds: memory that is free again is in the cache
+        return None, *back(relevance.contiguous())
 
 
 class PassOn(torch.autograd.Function):

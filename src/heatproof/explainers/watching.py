@@ -12,9 +12,9 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from types import FunctionType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -31,6 +31,23 @@ ALIASES = {
 WRAPPERS = {"wrapped_network", "_orig_mod"}
 IN_PLACE_OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
 
+Owner = TypeVar("Owner")
+T = TypeVar("T")
+
+
+class once(Generic[Owner, T]):  # noqa: N801 - a decorator
+    """A property that is worked out once: functools' takes a lock up to Python 3.11, and longer than the work."""
+
+    def __init__(self, work: Callable[[Owner], T]) -> None:
+        self.work = work
+
+    def __set_name__(self, owner: type[Owner], name: str) -> None:
+        self.name = name
+
+    def __get__(self, thing: Owner, owner: type[Owner]) -> T:
+        value = thing.__dict__[self.name] = self.work(thing)
+        return value
+
 
 @dataclass(frozen=True, eq=False)
 class Call:
@@ -41,12 +58,12 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    @cached_property
+    @once
     def tensors(self) -> list[Tensor]:
         """The tensors among the arguments, also inside lists and tuples."""
         return tensors_in((*self.args, *self.kwargs.values()))
 
-    @cached_property
+    @once
     def carriers(self) -> list[Tensor]:
         """The arguments that depend on the model's inputs."""
         return [tensor for tensor in self.tensors if tensor.requires_grad]
@@ -107,10 +124,10 @@ def changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """The same value with `change` applied to each tensor in it."""
     if isinstance(value, Tensor):
         return change(value)
+    if type(value) in (list, tuple):
+        return type(value)([changed(given, change) for given in value])
     if isinstance(value, dict):
         return {name: changed(given, change) for name, given in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(changed(given, change) for given in value)
     return value
 
 
@@ -138,6 +155,13 @@ def plain_name(func: Any) -> str:
 
 
 @cache
+def is_named_in_place(func: Any) -> bool:
+    """Whether its name says that it changes its first argument: `relu_`, `__iadd__`."""
+    name = own_name(func)
+    return name in IN_PLACE_OPERATORS or (name.endswith("_") and not name.endswith("__"))
+
+
+@cache
 def inplace_position(func: Any) -> int | None:
     """Where `inplace` stands among the arguments of a function in Python, if it has that argument."""
     try:
@@ -149,8 +173,7 @@ def inplace_position(func: Any) -> int | None:
 
 def works_in_place(call: Call) -> bool:
     """Whether it changes its first argument: `relu_(x)`, `x += y`, `F.relu(x, inplace=True)`."""
-    name = own_name(call.func)
-    if name in IN_PLACE_OPERATORS or (name.endswith("_") and not name.endswith("__")):
+    if is_named_in_place(call.func):
         return True
     position = inplace_position(call.func)
     if position is None:
