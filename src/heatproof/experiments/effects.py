@@ -111,7 +111,6 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                 " in the default format (heatproof clevr ask)."
             )
         _, kind, attribute = stratum(one.question)
-        needed = needed_objects(one.question)
         for place, effect in enumerate(one.effects["logit"]):
             rows.append(
                 {
@@ -128,7 +127,7 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                     "effect": float(effect),
                     "effect_probability": float(one.effects["probability"][place]),
                     "answer_after": network.answers[one.others[place]],
-                    "needed": place in needed,
+                    "needed": is_needed(one.question, place),
                     **{f"in_{kind}": place in objects for kind, objects in marked.items()},
                     **{
                         f"uncovers_{kind}": float(hidden[picture][place, sorted(objects)].max(initial=0.0))
@@ -139,12 +138,11 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def needed_objects(question: Question) -> frozenset[int]:
-    """The objects without which the question has another right answer, or none."""
+def is_needed(question: Question, place: int) -> bool:
+    """Whether the question has another right answer without the object, or none."""
     assert question.scene is not None
     world = look_at(question.scene)
-    right = right_answer(question.program, world)
-    return frozenset(k for k in range(world.count) if right_answer(question.program, world.without(k)) != right)
+    return right_answer(question.program, world.without(place)) != right_answer(question.program, world)
 
 
 def uncovered(scene: Mapping[str, Any]) -> NDArray[np.float64]:
