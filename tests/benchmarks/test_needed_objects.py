@@ -81,7 +81,7 @@ def test_masks_are_held_against_what_is_needed(measured):
     lines = {row["mask"]: row for row in truth.table().iter_rows(named=True) if row["questions_of"] == "all"}
     assert set(lines) == {"unique", "unique_first_nonempty", "union"}
     for kind, line in lines.items():
-        passed = {"above": [], "each": [], "right_above": [], "right_each": []}
+        passed = {"above": [], "each": [], "support_above": [], "support_each": [], "right_above": [], "right_each": []}
         for one in measured:
             marked = one.marked()[kind]
             if not 0 < len(marked) < len(one.others) or max(abs(one.effects["logit"])) < 0.1:
@@ -89,6 +89,7 @@ def test_masks_are_held_against_what_is_needed(measured):
             needed = literal_needed(one.question)
             for prefix, sizes in (
                 ("", abs(one.effects["logit"])),
+                ("support_", one.effects["logit"]),
                 ("right_", [float(place in needed) for place in range(len(one.others))]),
             ):
                 inside = [sizes[place] for place in range(len(one.others)) if place in marked]
@@ -96,6 +97,7 @@ def test_masks_are_held_against_what_is_needed(measured):
                 passed[f"{prefix}above"].append(np.mean(inside) > np.mean(outside))
                 passed[f"{prefix}each"].append(min(inside) > max(outside))
         assert line["questions"] == len(passed["above"]) > 50
+        del passed["support_each"]
         for name, hits in passed.items():
             assert line[name] == pytest.approx(np.mean(hits))
         for name in ("above", "each"):
@@ -111,6 +113,8 @@ def test_the_command_says_what_can_be_asked_of_a_network(measured, monkeypatch, 
     said = " ".join(capsys.readouterr().out.split())
     for line in truth.table().iter_rows(named=True):
         assert (without_mistakes(line) in said) == (line["questions_of"] == "all")
-    assert without_mistakes(
-        {"mask": "m", "right_above": 0.75, "above_where_right": 0.5, "right_each": 0.0, "each_where_right": None}
-    ) == ("m: a reasoner that makes no mistake: marked above 75.0% (there, the network: 50.0%), each above 0.0%.")
+    shares = {"support_above": 0.25, "right_above": 0.75, "above_where_right": 0.5, "right_each": 0.0}
+    assert without_mistakes({"mask": "m", "each_where_right": None} | shares) == (
+        "m: marked above, effects with their sign: 25.0%; a reasoner that makes no mistake: marked above 75.0%"
+        " (there, the network: 50.0%), each above 0.0%."
+    )

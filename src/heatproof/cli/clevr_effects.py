@@ -109,14 +109,14 @@ def effects(
 
 
 def without_mistakes(row: Mapping[str, Any]) -> str:
-    """What a reasoner that makes no mistake has, and the network where that one has it."""
+    """What effects with their sign say, what a reasoner without mistakes has, and the network where that one has it."""
 
     def has(name: str) -> str:
         share = row[f"{name}_where_right"]
         return f"{row[f'right_{name}']:.1%}" + ("" if share is None else f" (there, the network: {share:.1%})")
 
-    told = f"marked above {has('above')}, each above {has('each')}"
-    return f"{row['mask']}: a reasoner that makes no mistake: {told}."
+    told = f"{row['mask']}: marked above, effects with their sign: {row['support_above']:.1%}; a reasoner that makes no"
+    return f"{told} mistake: marked above {has('above')}, each above {has('each')}."
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ FIGURES = {
     "chance": "the same for an object drawn at random",
     "above": "share of them whose marked objects have, on average, larger effects than the others",
     "each": "share of them in which every marked object has a larger effect than every other",
+    "support_above": "the same as above for effects with their sign: the marked ones speak more for the answer",
     "right_above": "the same as above for a reasoner that makes no mistake: an object has effect 1 or 0 (`needed`)",
     "right_each": "the same as each for that reasoner",
     "above_where_right": "share of above among the questions of right_above",
@@ -184,6 +185,7 @@ def mask_figures(rows: pl.DataFrame, kind: str, seed: int) -> dict[str, Any]:
         support=pl.col("mask").get(pl.col("effect").arg_max()).cast(pl.Float64),
         above=above(pl.col("size")),
         each=each_above(pl.col("size")),
+        support_above=above(pl.col("effect")),
         right_above=above(needed),
         right_each=each_above(needed),
         chance=pl.col("mask").mean(),
@@ -193,7 +195,13 @@ def mask_figures(rows: pl.DataFrame, kind: str, seed: int) -> dict[str, Any]:
     weights = case_weights(len(pictures), seed, RESAMPLES)
     found: dict[str, Any] = {"questions": len(by_question), "pictures": len(pictures)}
     owner = by_question["picture"].replace_strict(pictures).to_numpy()
-    for name in ("hit", "support", "above", "each", "right_above", "right_each", "chance", "on_marked"):
+    for name in (
+        *("hit", "support", "above", "each", "support_above"),
+        "right_above",
+        "right_each",
+        "chance",
+        "on_marked",
+    ):
         values = by_question[name].to_numpy()
         drawn = weights[:, owner]
         found |= with_interval(name, float(values.mean()), (drawn * values).sum(1) / drawn.sum(1))
