@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import torch
 from PIL import Image
+from scipy.ndimage import binary_dilation
 
 import heatproof
 from heatproof.benchmarks.clevr_removal import ClevrRemoval
@@ -334,7 +335,10 @@ def test_what_is_painted_over_is_asked_about_and_said(recipe, world, capsys):
     scene = one.question.scene
     empty = render(scene | {"objects": []}, 128, 128, samples=look_of(opened.data).pictures.samples, denoise=True).image
     whole, ids = np.asarray(opened.data.picture(scene)), seen_objects(scene, 128, 128)
-    painted = [np.where((ids == place + 1)[..., None], empty, whole) for place in range(len(scene["objects"]))]
+    painted = []
+    for place in range(len(scene["objects"])):
+        rim = binary_dilation(ids == place + 1, np.ones((3, 3))) & (ids == 0)
+        painted.append(np.where((rim | (ids == place + 1))[..., None], empty, whole))
     inputs = torch.as_tensor(np.stack([whole, *painted]).transpose(0, 3, 1, 2).astype(np.float32) / 255)
     with torch.no_grad():
         logits = network.module(inputs, network.encode(one.question.text).expand(len(inputs), -1)).double()

@@ -12,6 +12,7 @@ from heatproof.clevr import open_dataset
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.changed_pictures import folder_of, look_of, make_changed, wanted_of
 from heatproof.clevr.interventions import RULES, changed
+from heatproof.clevr.questions.world import look_at
 from heatproof.clevr.shipped import shipped_dataset
 from removal_world import QUESTIONS, small_world
 
@@ -56,7 +57,7 @@ def test_programs_are_executed_anew():
     data = open_dataset(shipped_dataset())
     for name in ("simple", "complex"):
         for question in data.questions(name):
-            assert right_answer(question.program, question.scene) == in_words(question.answer)
+            assert right_answer(question.program, look_at(question.scene)) == in_words(question.answer)
     scene = next(iter(data.scenes.values()))
     assert [(thing["color"], thing["material"], thing["shape"]) for thing in scene["objects"]] == [
         ("green", "rubber", "sphere"),
@@ -66,12 +67,17 @@ def test_programs_are_executed_anew():
     ]
     asked = {question.text: question.program for question in data.questions("complex")[:10]}
     equal = asked["Are there an equal number of large green matte spheres and brown rubber balls?"]
-    assert [right_answer(equal, changed(scene, place, "rematerial")) for place in range(4)] == ["yes", "no", "no", "no"]
+    assert [right_answer(equal, look_at(changed(scene, place, "rematerial"))) for place in range(4)] == [
+        "yes",
+        "no",
+        "no",
+        "no",
+    ]
     block = asked["Does the yellow metallic block have the same size as the blue thing?"]
-    after = [right_answer(block, changed(scene, place, "rematerial")) for place in range(4)]
+    after = [right_answer(block, look_at(changed(scene, place, "rematerial"))) for place in range(4)]
     assert after == ["no", "no", None, "no"], "without a metallic block, there is nothing to compare"
-    assert right_answer([], scene) is None
-    assert right_answer([{"function": "scene", "inputs": []}, {"type": "weigh", "inputs": [0]}], scene) is None
+    assert right_answer([], look_at(scene)) is None
+    assert right_answer([{"function": "scene", "inputs": []}, {"type": "weigh", "inputs": [0]}], look_at(scene)) is None
 
 
 def test_complex_questions_have_right_answers_after_a_change(world):
@@ -81,7 +87,7 @@ def test_complex_questions_have_right_answers_after_a_change(world):
     expected = {True: [], False: []}
     for one in opened.measured:
         for place in range(len(scene["objects"])) if one.is_right(network) else ():
-            right = right_answer(one.question.program, changed(scene, place, "rematerial"))
+            right = right_answer(one.question.program, look_at(changed(scene, place, "rematerial")))
             if right is not None:
                 other = right != in_words(one.question.answer)
                 expected[other].append(network.answers[one.others[place]] == right)

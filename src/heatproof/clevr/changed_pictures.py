@@ -98,7 +98,7 @@ class Wanted:
             "code": painting_code(look.pictures.renderer, look.pictures.denoised),
         }
         if self.hides:
-            told["hidden"] = self.place
+            told["hidden_with_rim"] = self.place
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -128,11 +128,19 @@ class ChangedPainter:
 
 
 def hidden(wanted: Wanted, look: Look) -> NDArray[np.uint8]:
-    """The scene as it is (H, W, 3), but where the object is seen at a pixel's centre, there is the empty room."""
+    """The scene as it is (H, W, 3), but where the object is, there is the empty room.
+
+    It is where it is seen at a pixel's centre, and at those next to them at which no other object is seen: their pixels
+    hold some of its edge, by which a network may know it.
+    """
+    from PIL import Image, ImageFilter
+
     assert wanted.place is not None
     whole, empty = (remembered(json.dumps(one), look) for one in (wanted.scene, {**wanted.scene, "objects": []}))
     seen = seen_objects(check_scene(wanted.scene), look.width, look.height)
-    return np.where((seen == wanted.place + 1)[..., None], empty, whole)
+    its = Image.fromarray(seen == wanted.place + 1).convert("L").filter(ImageFilter.MaxFilter(3))
+    covered = (np.asarray(its) > 0) & np.isin(seen, (0, wanted.place + 1))
+    return np.where(covered[..., None], empty, whole)
 
 
 @lru_cache(maxsize=2)

@@ -47,7 +47,8 @@ def effects(
     An effect is what the logit of the network's answer loses when the object is taken out of the scene, with its shadow
     and reflections, or painted over (--intervene hide); sizes count, not signs. Marked above: the mean effect of the
     objects that a mask marks is larger than that of the others; each above: every one of them has a larger effect than
-    every other. Intervals are 95 %, over pictures.
+    every other. Intervals are 95 %, over pictures. What can be asked of a network is what a reasoner without mistakes
+    does, to whom an object matters if the right answer is another one without it, or the question then has none.
 
     Examples:
 
@@ -78,14 +79,17 @@ def effects(
         *("mask", "questions", "n", "largest marked", "most support marked", "by chance", "marked above", "each above"),
         *("effects on marked", "median marked", "unmarked"),
     )
-    lines = [cells(row) for row in truth.table(by=by).iter_rows(named=True)]
-    if not lines:
+    figures = list(truth.table(by=by).iter_rows(named=True))
+    if not figures:
         say(
             "No question can be judged: either its mask marks all objects or none, or no object changes the logit by"
             f" {LEAST['logit']:g} or more."
         )
         return
-    show_table(heads, lines, right=range(2, len(heads)))
+    show_table(heads, [cells(row) for row in figures], right=range(2, len(heads)))
+    for row in figures:
+        if row["questions_of"] == "all":
+            say(without_mistakes(row))
     uncovers = intervene == "remove"  # what is painted over leaves all that it hides where it is: out of sight
     for kind in [name.removeprefix("in_") for name in truth.objects.columns if name.startswith("in_")]:
         failed = truth.failures(kind)
@@ -102,6 +106,17 @@ def effects(
                 f" {row['unmarked']} {row['unmarked_effect']:.2f}, marked {', '.join(row['marked'])}"
                 f" {row['marked_effect']:.2f}{more}"
             )
+
+
+def without_mistakes(row: Mapping[str, Any]) -> str:
+    """What effects with their sign say, what a reasoner without mistakes has, and the network where that one has it."""
+
+    def has(name: str) -> str:
+        share = row[f"{name}_where_right"]
+        return f"{row[f'right_{name}']:.1%}" + ("" if share is None else f" (there, the network: {share:.1%})")
+
+    told = f"{row['mask']}: marked above, effects with their sign: {row['support_above']:.1%}; a reasoner that makes no"
+    return f"{told} mistake: marked above {has('above')}, each above {has('each')}."
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:

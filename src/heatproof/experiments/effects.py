@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from heatproof.benchmarks.clevr_removal.benchmark import ClevrRemoval
 from heatproof.benchmarks.clevr_removal.effects import Asked
+from heatproof.benchmarks.clevr_removal.following import right_answer
 from heatproof.benchmarks.clevr_removal.words import thing_in_words
 from heatproof.benchmarks.clevr_xai.rows import family, stratum
 from heatproof.clevr.answers import in_words
+from heatproof.clevr.files import Question
+from heatproof.clevr.questions.world import look_at
 from heatproof.clevr.scenes import JUDGED_SIZE
 from heatproof.errors import HeatproofError
 from heatproof.lazy import np, pl
@@ -33,6 +36,11 @@ FIGURES = {
     "chance": "the same for an object drawn at random",
     "above": "share of them whose marked objects have, on average, larger effects than the others",
     "each": "share of them in which every marked object has a larger effect than every other",
+    "support_above": "the same as above for effects with their sign: the marked ones speak more for the answer",
+    "right_above": "the same as above for a reasoner that makes no mistake: an object has effect 1 or 0 (`needed`)",
+    "right_each": "the same as each for that reasoner",
+    "above_where_right": "share of above among the questions of right_above",
+    "each_where_right": "share of each among the questions of right_each",
     "on_marked": "share of all effects that marked objects have",
     "marked": "median effect of marked objects",
     "unmarked": "median effect of unmarked objects",
@@ -120,6 +128,7 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                     "effect": float(effect),
                     "effect_probability": float(one.effects["probability"][place]),
                     "answer_after": network.answers[one.others[place]],
+                    "needed": is_needed(one.question, place),
                     **{f"in_{kind}": place in objects for kind, objects in marked.items()},
                     **{
                         f"uncovers_{kind}": float(hidden[picture][place, sorted(objects)].max(initial=0.0))
@@ -128,6 +137,13 @@ def object_rows(network: Vqa, measured: Sequence[Asked]) -> pl.DataFrame:
                 }
             )
     return pl.DataFrame(rows)
+
+
+def is_needed(question: Question, place: int) -> bool:
+    """Whether the question has another right answer without the object, or none."""
+    assert question.scene is not None
+    world = look_at(question.scene)
+    return right_answer(question.program, world.without(place)) != right_answer(question.program, world)
 
 
 def uncovered(scene: Mapping[str, Any]) -> NDArray[np.float64]:
@@ -162,12 +178,16 @@ def mask_figures(rows: pl.DataFrame, kind: str, seed: int) -> dict[str, Any]:
     chosen = judged(rows, kind).with_columns(size=pl.col("effect").abs(), mask=pl.col(f"in_{kind}"))
     if chosen.is_empty():
         return {}
+    needed = pl.col("needed").cast(pl.Float64)
     by_question = chosen.group_by("question_index", maintain_order=True).agg(
         pl.first("picture"),
         hit=pl.col("mask").get(pl.col("size").arg_max()).cast(pl.Float64),
         support=pl.col("mask").get(pl.col("effect").arg_max()).cast(pl.Float64),
-        above=(pl.col("size").filter("mask").mean() > pl.col("size").filter(~pl.col("mask")).mean()).cast(pl.Float64),
-        each=(pl.col("size").filter("mask").min() > pl.col("size").filter(~pl.col("mask")).max()).cast(pl.Float64),
+        above=above(pl.col("size")),
+        each=each_above(pl.col("size")),
+        support_above=above(pl.col("effect")),
+        right_above=above(needed),
+        right_each=each_above(needed),
         chance=pl.col("mask").mean(),
         on_marked=pl.col("size").filter("mask").sum() / pl.col("size").sum(),
     )
@@ -175,14 +195,32 @@ def mask_figures(rows: pl.DataFrame, kind: str, seed: int) -> dict[str, Any]:
     weights = case_weights(len(pictures), seed, RESAMPLES)
     found: dict[str, Any] = {"questions": len(by_question), "pictures": len(pictures)}
     owner = by_question["picture"].replace_strict(pictures).to_numpy()
-    for name in ("hit", "support", "above", "each", "chance", "on_marked"):
+    for name in (
+        *("hit", "support", "above", "each", "support_above"),
+        "right_above",
+        "right_each",
+        "chance",
+        "on_marked",
+    ):
         values = by_question[name].to_numpy()
         drawn = weights[:, owner]
         found |= with_interval(name, float(values.mean()), (drawn * values).sum(1) / drawn.sum(1))
+    for name in ("above", "each"):
+        found[f"{name}_where_right"] = by_question.filter(pl.col(f"right_{name}") == 1)[name].mean()
     for name, side in (("marked", chosen.filter("mask")), ("unmarked", chosen.filter(~pl.col("mask")))):
         values, owner_of = side["size"].to_numpy(), side["picture"].replace_strict(pictures).to_numpy()
         found |= with_interval(name, float(np.median(values)), weighted_medians(values, weights[:, owner_of]))
     return found
+
+
+def above(effect: pl.Expr) -> pl.Expr:
+    """1 if marked objects have, on average, larger effects than the others, else 0."""
+    return (effect.filter("mask").mean() > effect.filter(~pl.col("mask")).mean()).cast(pl.Float64)
+
+
+def each_above(effect: pl.Expr) -> pl.Expr:
+    """1 if every marked object has a larger effect than every other, else 0."""
+    return (effect.filter("mask").min() > effect.filter(~pl.col("mask")).max()).cast(pl.Float64)
 
 
 def with_interval(name: str, value: float, drawn: NDArray[np.float64]) -> Mapping[str, float]:

@@ -13,7 +13,7 @@ from heatproof.benchmarks.clevr_xai.rows import stratum
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.interventions import RULES, changed
 from heatproof.clevr.questions.functions import FUNCTIONS, Call, execute
-from heatproof.clevr.questions.world import look_at
+from heatproof.clevr.questions.world import World, look_at
 from heatproof.story import Cell, Table
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ def changes_of(network: Vqa, measured: Sequence[Asked], intervention: str) -> It
         if not one.is_right(network):
             continue
         for place, said in enumerate(one.others):
-            right = right_answer(one.question.program, changed(scene, place, intervention))
+            right = right_answer(one.question.program, look_at(changed(scene, place, intervention)))
             if right is not None:
                 yield Change(one, place, right, network.answers[said])
 
 
-def right_answer(program: Sequence[Mapping[str, Any]], scene: Mapping[str, Any]) -> str | None:
-    """What the program gives in this scene, in words.
+def right_answer(program: Sequence[Mapping[str, Any]], world: World) -> str | None:
+    """What the program gives in this world, in words.
 
     None where it asks for the one object of a kind and there is none or several, and where there is no program.
     """
@@ -66,7 +66,7 @@ def right_answer(program: Sequence[Mapping[str, Any]], scene: Mapping[str, Any])
     ]
     if not calls or any(call.function not in FUNCTIONS for call in calls):
         return None
-    found = execute(look_at(scene), calls)[-1]
+    found = execute(world, calls)[-1]
     return None if found is None else in_words(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -28,6 +28,8 @@ class World:
     """What can be asked of one scene."""
 
     count: int
+    everything: int
+    """all objects"""
     values: dict[str, tuple[str, ...]]
     """attribute -> value of every object"""
     having: dict[str, int]
@@ -39,9 +41,17 @@ class World:
     descriptions: dict[Description, int]
     """every description that fits some object -> the objects it fits"""
 
-    @property
-    def everything(self) -> int:
-        return (1 << self.count) - 1
+    def without(self, place: int) -> World:
+        """The world in which object `place` is in no set; the others keep their numbers."""
+        left = ~(1 << place)
+        return replace(
+            self,
+            everything=self.everything & left,
+            having={value: objects & left for value, objects in self.having.items()},
+            same={attribute: tuple(objects & left for objects in rows) for attribute, rows in self.same.items()},
+            related={relation: tuple(objects & left for objects in rows) for relation, rows in self.related.items()},
+            descriptions={told: objects & left for told, objects in self.descriptions.items() if objects & left},
+        )
 
 
 def members(objects: int) -> list[int]:
@@ -68,7 +78,8 @@ def look_at(scene: Mapping[str, Any], name: str = "scene") -> World:
     for i, described in enumerate(zip(*values.values(), strict=True)):
         for description in product(*((None, value) for value in described)):
             descriptions[description] = descriptions.get(description, 0) | 1 << i
-    return World(len(objects), values, having, same, _related(scene, len(objects), name), descriptions)
+    related = _related(scene, len(objects), name)
+    return World(len(objects), (1 << len(objects)) - 1, values, having, same, related, descriptions)
 
 
 def _values(objects: Sequence[Any], attribute: str, name: str) -> list[str]:
