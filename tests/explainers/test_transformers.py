@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
-from heatproof.explainers import explainers
+from heatproof.explainers import explainers, layers
 from heatproof.explainers.attention import AttentionRollout, Chefer, LeGrad, RawAttention
 from heatproof.explainers.attention_maps import attention_of
 from heatproof.explainers.base import ScoreExplainer
 from heatproof.explainers.cam import GradCam, LayerCam, ScoreCam, maps_and_gradient
 from heatproof.explainers.guards import untouched
-from heatproof.explainers.layers import spatial_activations
+from heatproof.explainers.layers import recorded, spatial_activations
 from heatproof.explainers.spec import make_explainer
 from heatproof.seeds import CaseRandom
 from nets import VisionTransformer, cases, seeded
@@ -167,6 +167,16 @@ def test_chefer_by_relevance_weighs_with_that_of_lrp(model: VisionTransformer) -
         relevance = explainer.relevance(model, BATCH)
     assert [found.shape for found in relevance] == [found.shape for found in written_out(model)[1]]
     assert not torch.allclose(explainer(model, BATCH, RNG), Chefer()(model, BATCH, RNG))
+
+
+@models
+def test_a_network_is_searched_for_its_layer_once(model: VisionTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search takes several plain passes; residual paths go round every layer of a transformer."""
+    model, searches = copy.deepcopy(model), []
+    monkeypatch.setattr(layers, "recorded", lambda *args: searches.append(args) or recorded(*args))
+    first, again = (GradCam()(model, BATCH, RNG) for _ in range(2))
+    assert torch.equal(first, again)
+    assert len(searches) == 1
 
 
 @pytest.mark.parametrize("explainer", [Chefer, LeGrad])

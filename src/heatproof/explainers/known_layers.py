@@ -100,7 +100,8 @@ def read_again(model: nn.Module, batch: Batch, layer: str | None) -> tuple[Tenso
     handle = module.register_forward_hook(hook)
     try:
         with torch.enable_grad(), uncompiled():
-            outputs = model(batch.inputs.detach().requires_grad_(), *batch.context)  # which gets a copy of its own
+            # A clone, as when the layer was looked for: where a path goes round it, the way ends at the inputs.
+            outputs = model(batch.inputs.detach().requires_grad_().clone(), *batch.context)
     finally:
         handle.remove()
     if seen and isinstance(outputs, Tensor):
