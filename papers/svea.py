@@ -61,8 +61,8 @@ def classifiers(done: Done) -> str:
 
 
 def accuracy(done: Done) -> str:
-    """What the run's own section says of its network."""
-    (section,) = json.loads((done.place("svea") / "run.json").read_text())["story"]["sections"]
+    """What the run's first section says of its network."""
+    section, *_ = json.loads((done.place("svea") / "run.json").read_text())["story"]["sections"]
     return " ".join(block["text"] for block in section["blocks"] if block["kind"] == "paragraph")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 from papers import map_of_papers
+from papers.__main__ import run_steps
 from papers.kinds import Line
 from papers.map_of_papers import BEGIN, END, PAGE, PAPERS
 from papers.steps import STEPS
@@ -46,6 +47,13 @@ def test_every_command_parses(command, tmp_path, monkeypatch):
             Path(word).touch() if "FILE" in word or "CSV" in word else Path(word).mkdir(exist_ok=True)
     assert program == "heatproof"
     parse(typer.main.get_command(app), program, words)
+
+
+@pytest.mark.slow
+def test_every_command_runs_and_its_figures_are_found(tmp_path):
+    """What `make papers` does, without writing the page: several minutes."""
+    written = map_of_papers.written(run_steps(tmp_path))
+    assert not [row for row in written.splitlines() if row.endswith("| ? |")]
 
 
 def test_commands_that_do_not_exist_are_found():
