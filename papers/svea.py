@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 
@@ -56,8 +57,9 @@ def regions(done: Done) -> str:
 
 
 def classifiers(done: Done) -> str:
-    lines = [line.partition(",")[0] for line in done.printed["classifiers"].splitlines() if "%" in line]
-    return "; ".join(" ".join(line.split()) for line in lines)
+    """Each one's accuracy with its interval, the first columns of the printed table."""
+    rows = [re.split(r"\s{2,}", line.strip()) for line in done.printed["classifiers"].splitlines()]
+    return "; ".join(f"{row[0]} {row[1]} ({row[2]})" for row in rows if len(row) > 2 and row[1].endswith("%"))
 
 
 def accuracy(done: Done) -> str:
