@@ -66,7 +66,7 @@ def layer(call: Call, keep: Keep) -> Found | None:
         return None
     # Rows that are not laid out one after another torch takes as many small matrices, which takes twice as long.
     taken = source.detach().contiguous() if call.name == "linear" and source.ndim > 2 else source.detach()
-    product = by_onednn(taken, weight, bias) if call.name == "linear" else None
+    product = by_onednn(taken, weight, bias) if call.name == "linear" and taken.ndim > 2 else None
     value: Tensor = call.func(taken, weight, bias, **given) if product is None else product
 
     def apply(inputs: Tensor, weights: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ def patch_adjoint(s: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
 
 
 def dense_adjoint(s: Tensor, weight: Tensor, _: torch.Size) -> Tensor:
-    return rows_by(s, weight)
+    return rows_by(s, weight) if s.ndim > 2 else s @ weight  # networks without tokens stay as they are
 
 
 def adjoint_of(name: str, given: dict[str, Any]) -> Callable[[Tensor, Tensor, torch.Size], Tensor] | None:
