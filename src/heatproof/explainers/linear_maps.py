@@ -65,8 +65,9 @@ def layer(call: Call, keep: Keep) -> Found | None:
     if any(tensor.requires_grad for tensor in tensors_in((weight, bias))):
         return None
     # Rows that are not laid out one after another torch takes as many small matrices, which takes twice as long.
-    taken = source.detach().contiguous() if call.name == "linear" and source.ndim > 2 else source.detach()
-    product = by_onednn(taken, weight, bias) if call.name == "linear" and taken.ndim > 2 else None
+    of_tokens = call.name == "linear" and source.ndim > 2
+    taken = source.detach().contiguous() if of_tokens else source.detach()
+    product = by_onednn(taken, weight, bias) if of_tokens else None
     value: Tensor = call.func(taken, weight, bias, **given) if product is None else product
 
     def apply(inputs: Tensor, weights: Tensor) -> Tensor:
