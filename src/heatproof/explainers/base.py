@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
-from heatproof.explainers.guards import gradients_in_words, gradients_possible, hookable, untouched
+from heatproof.explainers.guards import gradients_in_words, gradients_possible, hookable, set_up
 from heatproof.lazy import torch
 from heatproof.progress import part_by_part, reached
 from heatproof.registry import Registry
@@ -90,13 +90,14 @@ class Explainer(ABC):
 
         return weights_kept(model, self.label)
 
-    def cases_apart(self, model: torch.nn.Module, batch: Batch) -> AbstractContextManager[None]:
-        """While a model is asked, it must not mix the cases of a batch; who asks none need not look."""
-        if self.family in ("floor", "ceiling"):
-            return nullcontext()
-        from heatproof.explainers.apart import cases_kept_apart
+    def looked_after(
+        self, model: torch.nn.Module, layers: Sequence[torch.nn.Module], batch: Batch
+    ) -> AbstractContextManager[None]:
+        """While a model is asked, it does no harm and does not mix the cases; who asks none need not look at it."""
+        from heatproof.explainers.manners import looked_after
 
-        return cases_kept_apart(model, batch, self.label)
+        asks_none = self.family in ("floor", "ceiling")
+        return looked_after(model, layers, None if asks_none else batch, self.label)
 
     def __call__(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         """Explain a batch, in halves where memory runs out; the model is left as it was, also when this raises."""
@@ -124,8 +125,8 @@ class Explainer(ABC):
             memory_error_noted(raises=len(batch) == 1) as ran_out,
             gradients_in_words(self.label),
             gradients_possible(batch) as cases,
-            untouched(model, freeze=self.freezes),
-            self.cases_apart(model, cases),
+            set_up(model, self.freezes) as layers,
+            self.looked_after(model, layers, cases),
             self.weights_watched(model),
         ):
             found = explain(cases)
@@ -292,16 +293,17 @@ def context_rows(batch: Batch, case: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity) -> torch.Tensor:
     """Logit, probability or log-probability of the target class from the model's outputs (B, K)."""
-    if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2:
-        found = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        raise HeatproofError(f"the model must return logits of shape (cases, classes), got {found}.")
-    scores = class_scores(outputs, quantity)
+    return picked(class_scores(outputs, quantity), target, outputs.shape[1])
+
+
+def picked(scores: torch.Tensor, target: torch.Tensor, outputs: int) -> torch.Tensor:
+    """The score of the target class of each row, of a model with so many outputs."""
     if scores.device.type != "cpu":  # others do not say what is out of range, or never work again
-        require_classes(target, outputs.shape[1])
+        require_classes(target, outputs)
     try:
         return scores.gather(1, target.unsqueeze(1)).squeeze(1)
     except RuntimeError:
-        require_classes(target, outputs.shape[1])
+        require_classes(target, outputs)
         raise
 
 
@@ -311,6 +313,9 @@ def class_scores(outputs: torch.Tensor, quantity: Quantity) -> torch.Tensor:
     One output z is that of a binary classifier: class 1 has the logit z and the probability sigmoid(z), class 0 the
     logit -z and the probability sigmoid(-z).
     """
+    if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2:
+        found = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+        raise HeatproofError(f"the model must return logits of shape (cases, classes), got {found}.")
     if outputs.shape[1] == 1:
         both = torch.cat([-outputs, outputs], 1)
         if quantity == "probability":

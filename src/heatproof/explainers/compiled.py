@@ -14,17 +14,21 @@ def is_script(module: nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule)
 
 
+PROGRAMS = (InterpreterModule, torch.fx.GraphModule)
+
+
 def operations(module: nn.Module) -> list[str]:
     """The names of torch's operations in a module of an exported program; none for other modules."""
-    graph = module.graph if isinstance(module, (InterpreterModule, torch.fx.GraphModule)) else None
+    graph = module.graph if isinstance(module, PROGRAMS) else None
     targets = [] if graph is None else [node.target for node in graph.nodes if node.op == "call_function"]
     return [target.__name__ for target in targets if isinstance(target, torch._ops.OpOverload)]
 
 
 def require_functions(model: nn.Module, explainer: str) -> None:
     """An error for a model whose functions this explainer cannot watch, where it would be wrong without a word."""
-    require_layers(model, explainer)
-    if any(operations(module) for module in modules_of(model)):
+    kinds = kinds_of(model)
+    require_read(model, kinds, explainer)
+    if any(issubclass(kind, PROGRAMS) for kind in kinds) and any(operations(module) for module in modules_of(model)):
         raise_hidden("torch.export", explainer)
 
 
@@ -55,7 +59,11 @@ def is_quantised(kind: type[nn.Module]) -> bool:
 
 def require_layers(model: nn.Module, explainer: str) -> None:
     """An error for a model whose layers cannot be read."""
-    kinds = kinds_of(model)
+    require_read(model, kinds_of(model), explainer)
+
+
+def require_read(model: nn.Module, kinds: set[type[nn.Module]], explainer: str) -> None:
+    """The same, for a model whose layers are known to be of these classes."""
     require_unquantised(model, kinds, explainer)
     if any(issubclass(kind, torch.jit.ScriptModule) for kind in kinds):
         raise_hidden("TorchScript", explainer)

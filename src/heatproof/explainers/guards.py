@@ -1,8 +1,4 @@
-"""A model while it is explained: looked after, and afterwards what it was.
-
-It runs in evaluation mode, on tensors of its own that it may change, as it was before torch.compile, and with batch
-norms whose gradients are right.
-"""
+"""A model while it is asked or explained: in evaluation mode, as before torch.compile, and afterwards what it was."""
 
 from __future__ import annotations
 
@@ -16,14 +12,21 @@ from heatproof.cases import Batch
 from heatproof.errors import HeatproofError
 from heatproof.lazy import torch
 
-OWN_HOOKS = 2
-"""How many hooks a model that is looked after has for that."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 @contextmanager
 def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
-    """Evaluation mode; on leaving, modes, flags, gradients and hooks are what they were.
+    """A model that is asked for scores: it does what it does to tensors of its own, and is afterwards what it was."""
+    from heatproof.explainers.manners import looked_after
+
+    with set_up(model, freeze) as layers, looked_after(model, layers):
+        yield
+
+
+@contextmanager
+def set_up(model: torch.nn.Module, freeze: bool = True) -> Iterator[list[torch.nn.Module]]:
+    """Evaluation mode; on leaving, modes, flags, gradients and hooks are what they were. Gives all of its modules.
 
     `freeze` switches gradients of parameters off meanwhile, which saves work where only those of inputs are needed.
     """
@@ -40,20 +43,19 @@ def untouched(model: torch.nn.Module, freeze: bool = True) -> Iterator[None]:
         for module, mode in modes:
             if mode:
                 module.training = False
-        model.register_forward_pre_hook(hand_out_copies, prepend=True)
-        model.register_forward_hook(mend_norms)
         for parameter, flag, gradient in states:
             if gradient is not None:
                 parameter.grad = None
             if freeze and flag:
                 parameter.requires_grad = False
         with uncompiled():
-            yield
+            yield modules
     finally:
         for module, mode in modes:
             if module.training != mode:
                 module.training = mode
-        take_off_hooks(modules if next_hook() > first_hook + OWN_HOOKS else [model], first_hook)
+        if next_hook() > first_hook:
+            take_off_hooks(modules, first_hook)
         for parameter, flag, gradient in states:
             if parameter.requires_grad != flag:
                 parameter.requires_grad = flag
@@ -111,50 +113,6 @@ def require_ordinary(parameters: Sequence[torch.Tensor]) -> None:
                 "the model was made within torch.inference_mode, and no gradient passes such weights; make or load it"
                 " outside of that."
             )
-
-
-def own_copies(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Copies that a model may change in place, as some do to normalise their inputs; gradients go through."""
-    return tuple(given.clone() if isinstance(given, torch.Tensor) else given for given in tensors)
-
-
-def hand_out_copies(_model: torch.nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Forward pre-hook: the tensors of whoever asks stay as they are."""
-    return own_copies(given)
-
-
-def mend_norms(_model: torch.nn.Module, _given: Any, outputs: Any) -> None:
-    """Forward hook: gradients reach batch norms in the layout that these have, whoever called them.
-
-    torch 2.13 makes wrong gradients from some others on the CPU: of a single case, or along a side of length one.
-    `instance_norm` is a batch norm inside.
-    """
-    if not torch.is_grad_enabled():
-        return
-    from heatproof.explainers.autograd_graph import behind, function_name
-    from heatproof.explainers.watching import tensors_in
-
-    found = outputs.values() if isinstance(outputs, dict) else [outputs]
-    for node in behind(tensors_in(found)):
-        if function_name(node) == "NativeBatchNorm":
-            node.register_prehook(InLayout(layout_of(node._raw_saved_input.data)))  # type: ignore[attr-defined]
-
-
-def layout_of(kept: Any) -> torch.memory_format:
-    """The layout of what a norm took. The plain one is always right; a checkpoint keeps something else meanwhile."""
-    if not isinstance(kept, torch.Tensor) or kept.ndim != 4 or kept.is_contiguous():
-        return torch.contiguous_format
-    return torch.channels_last if kept.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
-
-
-class InLayout:
-    """Pre-hook of a node: what arrives is laid out so. It must not hold the node, or none of the graph would go."""
-
-    def __init__(self, layout: torch.memory_format) -> None:
-        self.layout = layout
-
-    def __call__(self, signals: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
-        return tuple(None if signal is None else signal.contiguous(memory_format=self.layout) for signal in signals)
 
 
 def hookable(model: torch.nn.Module) -> torch.nn.Module:
@@ -215,8 +173,8 @@ def gradients_possible(batch: Batch) -> Iterator[Batch]:
 
 
 NOT_FOLLOWED = (
-    "derivative for ", "modified inplace", "modified by an inplace operation", "SparseTensorImpl", "BatchedTensorImpl",
-    "use_reentrant=True",
+    "derivative for ", "modified inplace", "modified by an inplace operation", "a leaf Variable that requires grad",
+    "SparseTensorImpl", "BatchedTensorImpl", "use_reentrant=True",
 )  # fmt: skip
 """What torch says where autograd cannot follow a function, or what it must remember was changed."""
 

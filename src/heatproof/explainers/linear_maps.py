@@ -30,7 +30,7 @@ class Found:
     linear: LinearMap
     value: Tensor
     source: Tensor
-    side_by_side: bool = False
+    side_by_side: Callable[[], bool] = lambda: False
     """Whether it is a convolution whose kernels do not overlap and leave nothing out: patches of a transformer."""
 
 
@@ -87,7 +87,7 @@ def layer(call: Call, keep: Keep) -> Found | None:
     if source.ndim < weight.ndim:  # one case without an axis of cases, which torch's way back does not take
         front, behind, adjoint = None, None, None
     linear = LinearMap(x, weight, bias, apply, "conv", False, front, behind, adjoint)
-    return Found(linear, value, source, cuts_patches(call.name, given, weight, x))
+    return Found(linear, value, source, lambda: cuts_patches(call.name, given, weight, x))
 
 
 def cuts_patches(name: str, given: dict[str, Any], weight: Tensor, x: Tensor) -> bool:

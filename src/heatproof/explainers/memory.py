@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from heatproof.cases import Batch
 from heatproof.errors import is_out_of_memory
-from heatproof.explainers.guards import own_copies
+from heatproof.explainers.manners import own_copies
 from heatproof.progress import reached
 
 MEGABYTE = 10**6

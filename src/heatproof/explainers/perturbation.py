@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import ceil, prod
 from typing import Literal
 
@@ -261,12 +262,10 @@ class Occlusion(SharingExplainer):
 
 def windows_of(number: torch.Tensor, places: list[tuple[range, int]], space: tuple[int, ...]) -> torch.Tensor:
     """The windows with these numbers (rows,) as masks (rows, 1, *space); the last dimension counts fastest."""
-    masks = torch.ones(len(number), *[1] * (1 + len(space)), dtype=torch.bool, device=number.device)
+    axes = []
     for axis, ((starts, length), extent) in reversed(list(enumerate(zip(places, space, strict=True)))):
-        start = (number % len(starts)) * starts.step
-        position = torch.arange(extent, device=number.device)
-        inside = (position >= start[:, None]) & (position < start[:, None] + length)
-        shape = [len(number), 1, *[extent if other == axis else 1 for other in range(len(space))]]
-        masks = masks & inside.view(shape)
-        number = number // len(starts)
-    return masks
+        number, place = (number // len(starts), number % len(starts)) if axis else (number, number)
+        after = torch.arange(extent, device=number.device) - (place * starts.step).unsqueeze(1)
+        inside = (after >= 0) & (after < length)
+        axes.append(inside.view(-1, 1, *[extent if other == axis else 1 for other in range(len(space))]))
+    return reduce(torch.logical_and, axes)

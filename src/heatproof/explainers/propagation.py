@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from heatproof.cases import Batch
 from heatproof.errors import HeatproofError, unknown_name
-from heatproof.explainers.base import ScoreExplainer, Size, quantity_of, register_explainer, require_one_of
+from heatproof.explainers.base import (
+    ScoreExplainer,
+    Size,
+    class_scores,
+    picked,
+    quantity_of,
+    register_explainer,
+    require_one_of,
+)
 from heatproof.explainers.rules import (
     STABILISER,
     Box,
@@ -342,9 +350,10 @@ def follow(
         for copies in (False, True):
             with graph(copies) as watched:
                 outputs = run()
-                logit = quantity_of(outputs, batch.target, "logit")
+                logits = class_scores(outputs, "logit")
             if not watched.changed:
                 break
+        logit = picked(logits, batch.target, outputs.shape[1])
         watched.require_followed(logit)
         require_same_network(model, name, outputs, run, graph, form=repr(composite))
     watched.let_go()

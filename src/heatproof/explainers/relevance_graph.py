@@ -196,7 +196,7 @@ class RelevanceGraph(Watching):
         elif self.composite.attention is not None and linear.kind == "dense":
             value = own_tensor(value, [source])  # what the model gets, and may change in place
             linear = replace(linear, outputs=self.keep(value))
-        elif self.composite.attention is not None and found.side_by_side:
+        elif self.composite.attention is not None and found.side_by_side():
             linear = replace(linear, outputs=self.keep(value), adjoint=patch_adjoint)
         rule = self.composite.rule(self.maps, linear.kind)
         if not rule.by_rows and len(linear.x) % len(self.inputs):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from heatproof.lazy import torch
@@ -49,7 +48,7 @@ class Part:
                 self.x = x.detach().requires_grad_()
                 self.graph = linear.apply(self.x, weight)
 
-    @cached_property
+    @property
     def z(self) -> torch.Tensor:
         return self.graph.detach() if self.adjoint is None else self.apply(self.x, self.weight)
 

@@ -34,7 +34,6 @@ def is_checked() -> bool:
     return CHECKED.get()
 
 
-@being_checked()
 def require_same_network(
     model: nn.Module,
     method: str,
@@ -48,8 +47,20 @@ def require_same_network(
     `outputs` were computed under the method's `mode`; `run()` computes them anew. It is called once per network,
     method and `form` of it (which rules it has), and more often only to find the first function where the two part.
     """
-    if (method, form) in SEEN.get(model, ()):
-        return
+    if (method, form) not in SEEN.get(model, ()):
+        compare(model, method, outputs, run, mode)
+        SEEN.setdefault(model, set()).add((method, form))
+
+
+@being_checked()
+def compare(
+    model: nn.Module,
+    method: str,
+    outputs: Tensor,
+    run: Callable[[], Tensor],
+    mode: Callable[[], AbstractContextManager[Any]],
+) -> None:
+    """An error if they differ, and where."""
     plain = run()
     if not same(plain, outputs, plain.dtype):
         place, coarsest = first_difference(model, run, mode)
@@ -60,7 +71,6 @@ def require_same_network(
                 f"{method} does not compute this model as it is: its values part from the model's own {place}."
                 " Take a gradient or perturbation method for it (heatproof list explainers)."
             )
-    SEEN.setdefault(model, set()).add((method, form))
 
 
 def drawn_at_random(method: str, place: str) -> HeatproofError:
