@@ -17,7 +17,7 @@ from torch.nn import grad as way_back
 from heatproof.explainers.products import by_onednn, rows_by
 from heatproof.explainers.relevance_kinds import CONVOLUTIONS, LAYERS, PRODUCTS, SHIFTED_PRODUCTS, TRANSPOSED
 from heatproof.explainers.rules import LinearMap
-from heatproof.explainers.watching import Call, tensors_in
+from heatproof.explainers.watching import Call
 
 Keep = Callable[[Tensor], Tensor]
 """What a tensor holds now, without graph, whatever the model does to it later."""
@@ -62,7 +62,7 @@ def layer(call: Call, keep: Keep) -> Found | None:
         names[5:] = ["output_padding", "groups", "dilation"]
     given = named(call, tuple(names))
     source, weight, bias = given.pop("input"), given.pop("weight"), given.pop("bias", None)
-    if any(tensor.requires_grad for tensor in tensors_in((weight, bias))):
+    if weight.requires_grad or (bias is not None and bias.requires_grad):
         return None
     # Rows that are not laid out one after another torch takes as many small matrices, which takes twice as long.
     of_tokens = call.name == "linear" and source.ndim > 2

@@ -42,7 +42,7 @@ class Manners:
 WORST = Manners(writes=True, norms=True)
 """Of a network that nobody has looked at: what can be borne without knowing."""
 Layers = list[tuple[int, int]]
-"""The identities of a network's modules and how many hooks each has: with others it is another network."""
+"""The identities of the modules within a network, and how many hooks each has: with others it is another network."""
 SEEN: WeakKeyDictionary[nn.Module, tuple[Layers, Manners]] = WeakKeyDictionary()
 
 
@@ -56,17 +56,21 @@ def looked_after(
     A network that nobody has looked at is looked at on this batch; without one the worst is expected of it.
     """
     manners = manners_of(model, layers, batch, method)
+    writes = manners.writes or bool(model._forward_pre_hooks)  # these may, and come and go
     handles = []
     if manners.mixes:
         handles.append(model.register_forward_pre_hook(OneRow(method)))
-    if manners.writes:
+    if writes:
         handles.append(model.register_forward_pre_hook(hand_out_copies, prepend=True))
     if manners.norms:
         handles.append(model.register_forward_hook(mend_norms))
-    kept = [] if manners.writes or batch is None else [batch.inputs, *batch.context]
+    kept = [] if writes or batch is None else [batch.inputs, *batch.context]
     versions = [tensor._version for tensor in kept]
     try:
         yield
+    except RuntimeError:  # that it wrote to its inputs, perhaps: next time it is looked at again
+        SEEN.pop(model, None)
+        raise
     finally:
         for handle in handles:
             handle.remove()
@@ -80,8 +84,8 @@ def looked_after(
 
 def manners_of(model: nn.Module, layers: Sequence[nn.Module], batch: Batch | None, method: str) -> Manners:
     """What was seen of a network with these layers, or is seen now."""
-    found = [(id(layer), len(layer._forward_pre_hooks)) for layer in layers]
-    known, manners = SEEN.get(model, ([], WORST))
+    found = [(id(layer), len(layer._forward_pre_hooks)) for layer in layers[1:]]
+    known, manners = SEEN.get(model, (None, WORST))
     if known == found:
         return manners
     if batch is None:
@@ -100,8 +104,8 @@ def look(model: nn.Module, layers: Sequence[nn.Module], batch: Batch, method: st
     both = torch.cat([first.inputs, other])
     context = tuple(torch.cat([tensor, tensor]) for tensor in first.context)
     try:
-        alone, manners = first_pass(model, layers, first)
-        beside = ask(model, both, context)
+        manners = seen_in_pass(model, layers, first)
+        alone, beside = ask(model, first.inputs, first.context), ask(model, both, context)
         again = ask(model, first.inputs, first.context)  # after something else, which a model may remember
         if alone.shape != beside.shape or (same(beside, alone, alone.dtype) and same(again, alone, alone.dtype)):
             return manners
@@ -116,19 +120,18 @@ def look(model: nn.Module, layers: Sequence[nn.Module], batch: Batch, method: st
     return replace(manners, mixes=not same(beside, alone, coarsest))
 
 
-def first_pass(model: nn.Module, layers: Sequence[nn.Module], first: Batch) -> tuple[Tensor, Manners]:
-    """The outputs of a case, and how they came about; without gradients, where there are none, not much is seen."""
+def seen_in_pass(model: nn.Module, layers: Sequence[nn.Module], first: Batch) -> Manners:
+    """What a pass with gradients does to a case, and has in its graph; where there are none, not much is seen."""
+    given = own_copies((first.inputs.detach().requires_grad_(), *first.context))
     try:
         with torch.enable_grad():
-            given = own_copies((first.inputs.detach().requires_grad_(), *first.context))
-            outputs: Tensor = model.forward(*given)  # hooks need not know
+            outputs = model.forward(*given)  # hooks need not know
     except RuntimeError:
-        return ask(model, first.inputs, first.context), WORST
+        return WORST
     norms = any(isinstance(layer, _NormBase) for layer in layers) or bool(batch_norms([outputs]))
     pairs = zip(given, (first.inputs, *first.context), strict=True)
-    writes = bool(model._forward_pre_hooks)  # which are not seen here
-    writes |= any(copy._version or not torch.equal(copy, original) for copy, original in pairs)
-    return outputs.detach(), Manners(writes, norms)
+    writes = any(copy._version or not torch.equal(copy, original) for copy, original in pairs)
+    return Manners(writes, norms)
 
 
 def ask(model: nn.Module, inputs: Tensor, context: tuple[Tensor, ...]) -> Tensor:
