@@ -17,9 +17,10 @@ from heatproof.benchmarks.clevr_xai.answers import pictures
 from heatproof.clevr.answers import in_words
 from heatproof.clevr.files import open_dataset
 from heatproof.clevr.questions.asking import Question, ask
+from heatproof.clevr.questions.functions import execute
 from heatproof.clevr.questions.grammar import templates
 from heatproof.clevr.questions.make import make_questions
-from heatproof.clevr.questions.world import ATTRIBUTES
+from heatproof.clevr.questions.world import ATTRIBUTES, look_at
 from heatproof.clevr.scenes import DIRECTIONS, SceneSettings, sample_scene
 from heatproof.clevr.shipped import shipped_dataset
 from heatproof.errors import HeatproofError
@@ -100,10 +101,26 @@ def test_programs_run_together_give_what_they_give_alone(asked, softness):
     for row, question in enumerate(asked):
         values = [dict(zip(VALUES, scores, strict=True)) for scores in slots.values[row].tolist()]
         plain = Plain(slots.there[row].tolist(), values, slots.places[row].tolist(), softness)
-        for answer, score in plain.answers(question.found.program).items():
-            assert float(logits[row, answers.index(answer)]) == pytest.approx(score, rel=1e-9, abs=1e-9)
-        others = set(answers) - set(plain.answers(question.found.program))
-        assert (logits[row, [answers.index(other) for other in others]] == -30).all()
+        known, doubt = plain.answers(question.found.program), plain.doubt(question.found.program)
+        expected = [known.get(answer, -30) - doubt for answer in answers]
+        assert logits[row].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_without_what_a_question_takes_for_granted_all_of_its_logits_fall(asked):
+    """On slots that are sure, each object taken out in turn: they fall just where the program then has no result."""
+    fell = set()
+    for question in asked:
+        world = look_at(question.scene)
+        things = len(question.scene["objects"])
+        slots = true_slots([question.scene]).of(torch.zeros(1 + things, dtype=torch.long))
+        slots.there[1:, :things].fill_diagonal_(-9.0)
+        logits = think(slots, [steps_of(question.found.program)] * (1 + things), Logic(0.0))
+        doubts = -30 - logits.amin(1)
+        missing = [execute(world.without(place), question.found.program)[-1] is None for place in range(things)]
+        assert doubts[0] == 0
+        assert (doubts[1:] > 0).tolist() == missing
+        fell.update(missing)
+    assert fell == {False, True}
 
 
 def test_the_order_and_company_of_questions_do_not_matter(asked):

@@ -62,6 +62,15 @@ class Plain:
                 scores["yes" if is_so else "no"].append(self.every([of_a, of_b]))
         return {answer: max(found) for answer, found in scores.items()}
 
+    def doubt(self, program: Program) -> float:
+        """How false the falsest of all it takes for granted is: that of each thing that it singles out there is one."""
+        worst = 0.0
+        for call in program:
+            if call.function == "unique":
+                first, second = sorted(self.objects(program, call.inputs[0]), reverse=True)[:2]
+                worst = max(worst, -first, second)
+        return worst
+
     def objects(self, program: Program, place: int) -> list[float]:
         """How much each slot belongs to the set, or is the object, that a function gives."""
         call = program[place]

@@ -5,6 +5,9 @@ score: above zero is true, below is false, how far is how sure. *And* is a minim
 So behind the eye all is piecewise linear, no two tensors that depend on the picture are multiplied with each other, and
 every explainer has a rule for every step.
 
+A question about *the* red ball takes for granted that there is just one. How far that is from true is taken off all of
+its logits alike: answers and probabilities stay, but without a ball the logit falls, even if the answer is the same.
+
 With some softness, minima and maxima are means, weighted by a softmax whose weights are constants to gradients and
 relevance: then all objects that an answer hangs on get a share, not only the weakest link.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -207,9 +211,26 @@ def think(slots: Slots, programs: Sequence[Sequence[Step]], logic: Logic) -> Ten
     last = done[
         torch.tensor([rows[question, len(steps) - 1] for question, steps in enumerate(programs)], device=device)
     ]
+    singled_out = [
+        [rows[question, step.inputs[0]] for step in steps if step.kind == "unique"]
+        for question, steps in enumerate(programs)
+    ]
     meant = LOGITS_OF.to(device)[torch.tensor([answer_type(steps) for steps in programs], device=device)]
     logits = last.new_full((len(last), len(answers) + 1), NO_ANSWER).scatter(1, meant, last)
-    return logits[:, : len(answers)]
+    return logits[:, : len(answers)] - doubt(done, singled_out)
+
+
+def doubt(done: Tensor, singled_out: Sequence[Sequence[int]]) -> Tensor:
+    """How false the falsest is of what each question takes for granted (B, 1); 0 where all is true.
+
+    `singled_out`: for each question the rows of `done` of whose slots just one should be in.
+    """
+    rows = torch.tensor([row for taken in singled_out for row in taken], dtype=torch.long, device=done.device)
+    first, second = done[rows].topk(2, 1)[0].unbind(1)
+    doubts = torch.cat([torch.maximum(-first, second), done.new_zeros(1)])
+    number, most = count(), 1 + max(map(len, singled_out))
+    places = [[*(next(number) for _ in taken), *[len(rows)] * (most - len(taken))] for taken in singled_out]
+    return doubts[torch.tensor(places, device=done.device)].amax(1, keepdim=True)
 
 
 class SceneLogic(nn.Module):
