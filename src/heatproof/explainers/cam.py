@@ -55,9 +55,9 @@ def per_map(weights: torch.Tensor, maps: torch.Tensor) -> torch.Tensor:
 def min_max(maps: torch.Tensor) -> torch.Tensor:
     """Each map (B, C, *space) scaled to [0, 1]; a constant map becomes zero."""
     flat = maps.flatten(2)
-    low, high = flat.amin(2), flat.amax(2)
-    spread = torch.where(high > low, high - low, torch.ones_like(high))
-    return (maps - per_map(low, maps)) / per_map(spread, maps)
+    low = flat.amin(2)
+    spread = flat.amax(2) - low
+    return (maps - per_map(low, maps)) / per_map(spread.where(spread != 0, 1), maps)
 
 
 def masks_of(maps: torch.Tensor, space: tuple[int, ...]) -> torch.Tensor:
@@ -72,7 +72,7 @@ def masks_of(maps: torch.Tensor, space: tuple[int, ...]) -> torch.Tensor:
 
 def ratio(numerator: torch.Tensor, denominator: torch.Tensor) -> torch.Tensor:
     """numerator / denominator, zero where the denominator is zero."""
-    return torch.where(denominator == 0, torch.zeros_like(denominator), numerator / denominator)
+    return (numerator / denominator).where(denominator != 0, 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import ceil, prod
 from typing import Literal
 
@@ -229,14 +229,13 @@ class Occlusion(SharingExplainer):
     def passes(self, size: Size) -> int:
         return 1 + prod(len(starts) for starts, _ in self.places(size.space))
 
-    def places(self, space: tuple[int, ...]) -> list[tuple[range, int]]:
-        """Where windows start along each dimension, and how long they are."""
+    def places(self, space: tuple[int, ...]) -> Places:
         found = []
         for extent in space:
             length = min(self.window or max(1, round(extent / 7)), extent)
             stride = self.stride or max(1, length // 2)
             found.append((range(0, extent - length + stride, stride), length))
-        return found
+        return tuple(found)
 
     def explain_each(
         self, model: torch.nn.Module, batch: Batch, rng: CaseRandom, quantities: Sequence[Quantity]
@@ -244,28 +243,51 @@ class Occlusion(SharingExplainer):
         places = self.places(batch.space)
         windows = prod(len(starts) for starts, _ in places)
         baseline = baseline_of(self, self.baseline, batch)
-        every = torch.arange(len(batch), device=batch.target.device)
-        whole = self.scores(model, batch.inputs, batch, every, quantities)
-        total, covered = zeros(batch, quantities), torch.zeros_like(batch.inputs[:, :1])
+        whole = batch.inputs.new_empty(len(quantities), len(batch))
+        total = zeros(batch, quantities)
 
         def work(case: torch.Tensor, number: torch.Tensor) -> None:
-            window = windows_of(number, places, batch.space)
+            plain = number == 0  # the input itself comes first, then all windows
+            window = windows_of(number - 1, places, batch.space) & ~per_map(plain.unsqueeze(1), batch.inputs)
             inputs = torch.where(window, baseline[case], batch.inputs[case])
-            lost = whole[:, case] - self.scores(model, inputs, batch, case, quantities)
+            scores = self.scores(model, inputs, batch, case, quantities)
+            whole[:, case[plain]] = scores[:, plain]
             share = window.to(total)
-            total.index_add_(0, case, per_map(lost.T, share) * share)
-            covered.index_add_(0, case, share)
+            total.index_add_(0, case, per_map((whole[:, case] - scores).T, share) * share)
 
-        self.sweep(model, batch, windows, work)
-        return apart(ratio(total, covered))  # strides longer than the window leave positions out
+        self.sweep(model, batch, 1 + windows, work)
+        return apart(ratio(total, covering(places, batch.space).to(total)))
 
 
-def windows_of(number: torch.Tensor, places: list[tuple[range, int]], space: tuple[int, ...]) -> torch.Tensor:
+Places = tuple[tuple[range, int], ...]
+"""Where windows start along each dimension, and how long they are."""
+
+
+def windows_of(number: torch.Tensor, places: Places, space: tuple[int, ...]) -> torch.Tensor:
     """The windows with these numbers (rows,) as masks (rows, 1, *space); the last dimension counts fastest."""
     axes = []
-    for axis, ((starts, length), extent) in reversed(list(enumerate(zip(places, space, strict=True)))):
+    for axis, (starts, length) in reversed(list(enumerate(places))):
         number, place = (number // len(starts), number % len(starts)) if axis else (number, number)
-        after = torch.arange(extent, device=number.device) - (place * starts.step).unsqueeze(1)
-        inside = (after >= 0) & (after < length)
-        axes.append(inside.view(-1, 1, *[extent if other == axis else 1 for other in range(len(space))]))
+        axes.append(along(axis, inside(place, starts, length, space[axis]), space))
     return reduce(torch.logical_and, axes)
+
+
+@lru_cache(maxsize=8)
+def covering(places: Places, space: tuple[int, ...]) -> torch.Tensor:
+    """How many windows cover each position (1, 1, *space); strides longer than the window leave some out."""
+    axes = []
+    for axis, (starts, length) in enumerate(places):
+        windows = inside(torch.arange(len(starts)), starts, length, space[axis])
+        axes.append(along(axis, windows.sum(0), space))
+    return reduce(torch.mul, axes)
+
+
+def inside(place: torch.Tensor, starts: range, length: int, extent: int) -> torch.Tensor:
+    """Which positions (rows, extent) of a dimension lie in the windows that have these places in it."""
+    after = torch.arange(extent, device=place.device) - (place * starts.step).unsqueeze(1)
+    return (after >= 0) & (after < length)
+
+
+def along(axis: int, values: torch.Tensor, space: tuple[int, ...]) -> torch.Tensor:
+    """Values along a dimension (rows, extent) as maps (rows, 1, *space) of length one along all others."""
+    return values.view(-1, 1, *[extent if other == axis else 1 for other, extent in enumerate(space)])

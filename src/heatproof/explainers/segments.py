@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 from heatproof.cases import Batch
@@ -70,13 +71,12 @@ class SegmentExplainer(SharingExplainer):
     ) -> Callable[[torch.Tensor], torch.Tensor]:
         """A function from which segments are shown (rows, segments) to the scores (quantities, rows) of a case."""
         inputs = one.inputs[0]
-        hidden = segment_means(inputs, labels) if self.hide == "mean" else torch.zeros_like(inputs)
+        hidden = segment_means(inputs, labels) if self.hide == "mean" else None
 
         def score(shown: torch.Tensor) -> torch.Tensor:
             visible = shown.to(inputs)[:, labels].unsqueeze(1)
-            variants = visible * inputs if self.hide == "zero" else torch.lerp(hidden, inputs, visible)
-            case = torch.zeros(len(shown), dtype=torch.long).to(one.target)
-            return self.scores(model, variants, one, case, quantities)
+            variants = visible * inputs if hidden is None else torch.lerp(hidden, inputs, visible)
+            return self.scores(model, variants, one, one.target.new_zeros(len(shown)), quantities)
 
         return score
 
@@ -135,6 +135,7 @@ def segment_means(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return (sums / counts)[:, index].view(inputs.shape)
 
 
+@lru_cache(maxsize=8)
 def blocks(space: tuple[int, ...], segments: int) -> torch.Tensor:
     """About `segments` equal blocks, the same number along every dimension, as numbers (*space)."""
     per_dimension = max(1, round(segments ** (1 / len(space))))

@@ -84,7 +84,8 @@ def scores_of(
 ) -> torch.Tensor:
     """Each quantity of each row (quantities, rows)."""
     outputs = model(inputs, *context)
-    return torch.stack([quantity_of(outputs, target, quantity) for quantity in quantities])
+    scores = [quantity_of(outputs, target, quantity) for quantity in quantities]
+    return torch.stack(scores) if len(scores) > 1 else scores[0].unsqueeze(0)
 
 
 def gradients_of(
