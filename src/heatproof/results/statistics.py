@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 RESAMPLES = 2000
 LEVEL = 0.95
 DRAWN_AT_ONCE = 1 * 10**6
+KEPT = 4 * 10**6
+"""So many draws at most are kept for the next time."""
 
 
 def case_weights(cases: int, seed: int, resamples: int = RESAMPLES) -> NDArray[np.float64]:
@@ -30,13 +32,26 @@ def case_weights(cases: int, seed: int, resamples: int = RESAMPLES) -> NDArray[n
 
 def weight_blocks(cases: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64]]:
     """The rows of `case_weights`, a few at a time, so that memory does not grow with the cases."""
+    few = cases * resamples <= KEPT and cases < 2**16
+    for counts in drawn_before(cases, seed, resamples) if few else draw(cases, seed, resamples):
+        yield counts.astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def drawn_before(cases: int, seed: int, resamples: int) -> tuple[NDArray[np.uint16], ...]:
+    """What `draw` gives: a run's tables ask for the same draws dozens of times."""
+    return tuple(counts.astype(np.uint16) for counts in draw(cases, seed, resamples))
+
+
+def draw(cases: int, seed: int, resamples: int) -> Iterator[NDArray[np.int64]]:
+    """How often each case is drawn, by blocks of resamples."""
     rng = np.random.default_rng([seed, cases])
     step = max(1, DRAWN_AT_ONCE // max(1, cases))
     for first in range(0, resamples, step):
         rows = min(step, resamples - first)
         drawn = rng.integers(0, cases, size=(rows, cases))
         counts = np.bincount((drawn + np.arange(rows)[:, None] * cases).ravel(), minlength=rows * cases)
-        yield counts.reshape(rows, cases).astype(np.float64)
+        yield counts.reshape(rows, cases)
 
 
 def bootstrap_means(
