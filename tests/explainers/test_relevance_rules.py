@@ -17,7 +17,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "prelu": nn.PReLU().double(), "hardsigmoid": functional.hardsigmoid, "rrelu": functional.rrelu,
     "log_sigmoid": functional.logsigmoid, "softsign": functional.softsign, "threshold": nn.Threshold(0.1, 0.2),
     "gelu": functional.gelu, "abs": torch.abs,
-    "neg": torch.neg, "by keyword": lambda x: torch.relu(input=x), "rsub": lambda x: 1 - x,
+    "neg": torch.neg, "by keyword": lambda x: torch.relu(input=x), "rsub": lambda x: 1 - x.abs(),
     "clamp": lambda x: x.clip(min=-0.5), "divided": lambda x: x / 3.0, "masked": lambda x: x * (x > 0),
     "dropout": lambda x: functional.dropout(x, training=False), "shrink": functional.tanhshrink,
 }  # fmt: skip
@@ -60,6 +60,12 @@ class Spelt(nn.Module):
             return x
         if self.spelling == "einsum":
             return torch.einsum("bi,oi->bo", x, weight) + bias
+        if self.spelling == "subtracted":
+            return x.matmul(weight.T) - (-bias)
+        if self.spelling == "subtracted from":
+            return bias - x.matmul(-weight.T)
+        if self.spelling == "times alpha":
+            return torch.add(bias, x.matmul(weight.T / 2), alpha=2)
         return bias + x.matmul(weight.T)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -68,13 +74,83 @@ class Spelt(nn.Module):
 
 
 @pytest.mark.parametrize("composite", ["epsilon", "z_plus", "gamma", "focus"])
-@pytest.mark.parametrize("spelling", ["matmul", "addmm", "in place", "einsum"])
+@pytest.mark.parametrize(
+    "spelling", ["matmul", "addmm", "in place", "einsum", "subtracted", "subtracted from", "times alpha"]
+)
 def test_products_have_the_rule_of_dense_layers(spelling: str, composite: str) -> None:
     """Reference: the same with functional.linear."""
     inputs = weights(4, 2, 3, seed=2)
     expected = explained(Spelt("linear"), inputs, composite=composite)
     found = explained(Spelt(spelling), inputs, composite=composite)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+RAISED: dict[str, Callable[[Tensor], Tensor]] = {
+    "a constant": lambda x: functional.relu(x) + 1, "scaled": lambda x: 0.5 - 2 * functional.relu(x),
+    "sigmoid": lambda x: functional.relu(x).sigmoid(), "softplus": lambda x: functional.softplus(functional.relu(x)),
+    "clamp": lambda x: functional.relu(x).clamp(min=0.1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["lrp:composite=epsilon", "excitation_backprop", "lrp:composite=gamma"])
+@pytest.mark.parametrize("name", RAISED)
+def test_what_is_switched_off_gets_nothing_whatever_is_added_behind_it(name: str, method: str) -> None:
+    """Analytic: a pixel behind whose ReLU there is nothing cannot have contributed, and the others get all."""
+    inputs = torch.tensor([[[[-5.0, 2.0], [-1.0, 3.0]]]], dtype=torch.float64)
+
+    class Raised(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return RAISED[name](inputs).flatten(1).sum(1, keepdim=True).expand(-1, CLASSES)
+
+    found = heatproof.explain(Raised().eval(), inputs, method, target=0)
+    assert (found[inputs < 0] == 0).all()
+    assert (found[inputs > 0] != 0).all()
+
+
+def test_black_pixels_are_values_like_any_other() -> None:
+    """Reference: the same network, whose inputs were scaled outside of it, where black is no zero."""
+
+    class Scaling(nn.Module):
+        def __init__(self, inside: bool) -> None:
+            super().__init__()
+            self.inside = inside
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            inputs = (inputs - 0.5) / 0.25 if self.inside else inputs
+            return functional.relu(inputs.flatten(1) @ weights(5, 6).T) @ weights(CLASSES, 5, seed=1).T
+
+    inputs = weights(2, 1, 6, seed=2).clamp(min=0)
+    assert (inputs == 0).any()
+    found, expected = explained(Scaling(True), inputs), explained(Scaling(False), (inputs - 0.5) / 0.25)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("composite", ["epsilon", "attn_lrp"])
+@pytest.mark.parametrize("where", ["tensor", "layer"])
+def test_hooks_for_gradients_do_not_change_relevance(where: str, composite: str) -> None:
+    """Reference: the network without them. They are told all the same where they hang on tensors."""
+    told = []
+
+    class Hooked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, CLASSES).double()
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            x = self.layer(functional.relu(inputs.flatten(1)))
+            if where == "tensor":
+                x.register_hook(lambda gradient: told.append(gradient) or gradient / 2)
+            return x
+
+    model, inputs = Hooked(), weights(2, 1, 6)
+    if where == "layer":
+        model.layer.register_full_backward_hook(lambda _layer, given, _: tuple(g / 2 for g in given))
+    found = explained(model, inputs, composite=composite)
+    plain = nn.Sequential(nn.ReLU(), nn.Flatten(), model.layer)
+    hooks, model.layer._backward_hooks = model.layer._backward_hooks, type(model.layer._backward_hooks)()
+    assert len(hooks) == (where == "layer"), "it still has its own"
+    torch.testing.assert_close(found, explained(plain, inputs, composite=composite))
+    assert bool(told) == (where == "tensor")
 
 
 class Merged(nn.Module):

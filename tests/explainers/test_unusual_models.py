@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -279,3 +280,64 @@ def test_a_model_that_drops_the_axis_of_one_case() -> None:
     torch.testing.assert_close(explained(squeezed, "gradient"), explained(Net().eval(), "gradient"))
     with pytest.raises(HeatproofError, match=r"logits of shape \(cases, classes\), got \(4,\)"):
         explained(squeezed, "gradient", INPUTS[:1])
+
+
+OUTPUTS: dict[str, tuple[Callable[[Net, Tensor], Tensor], str]] = {
+    "a row for each view": (
+        lambda net, x: net(torch.stack([x, x.flip(3)], 1).flatten(0, 1)),
+        "one row of logits for each",
+    ),
+    "classes first": (lambda net, x: net(x).T, "one row of logits for each"),
+    "complex": (lambda net, x: net(x).to(torch.complex64), "real, dense logits"),
+    "sparse": (lambda net, x: net(x).to_sparse(), "real, dense logits"),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_outputs_that_are_no_logits_of_the_cases_are_named(name: str, method: str) -> None:
+    """Row 1 of two views of each case is no score of case 1. Some methods stop before, at what makes such outputs."""
+    forward, said = OUTPUTS[name]
+    before = "no layer of the model has any" if "view" in name else "to_sparse|Sparse"
+    with pytest.raises(HeatproofError, match=f"{said}|{before}"):
+        heatproof.explain(Around(forward).eval(), INPUTS.repeat(3, 1, 1, 1)[:5], method, target=1)
+
+
+@pytest.mark.parametrize("composite", ["epsilon", "attn_lrp", "cp_lrp"])
+def test_relevance_does_not_pass_gradients_that_a_model_takes_within(composite: str) -> None:
+    def energy(net: Net, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            inside = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(net.front(inside).square().sum(), inside, create_graph=True)
+        return net(x + slope)
+
+    with pytest.raises(HeatproofError, match="no rule for the torch function 'grad'"):
+        heatproof.explain(Around(energy).eval(), INPUTS, "lrp", target=1, composite=composite)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.parametrize("method", ["gradient", "lrp", "lrp:composite=epsilon", "excitation_backprop", "rise:masks=8"])
+def test_sparse_constants_are_what_they_are_when_dense(method: str, layout: torch.layout) -> None:
+    """A graph's neighbours. Reference: the same as a dense matrix."""
+    draws = torch.Generator().manual_seed(1)
+    neighbours = (torch.rand(144, 144, generator=draws) < 0.1).float()
+
+    def of(matrix: Tensor) -> nn.Module:
+        return Around(lambda net, x: net(torch.stack([(matrix @ one.flatten(1).T).T.view_as(one) for one in x]))).eval()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # sparse CSR is in beta, torch says
+        found, expected = (
+            heatproof.explain(of(matrix), INPUTS, method, target=1)
+            for matrix in (neighbours.to_sparse(layout=layout), neighbours)
+        )
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5 * float(expected.abs().max()))
+
+
+def test_a_scripted_layer_of_a_transformer_is_no_block() -> None:
+    """TorchScript takes no hooks."""
+    model = nn.Sequential(
+        torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())), nn.Flatten(), nn.Linear(400, 4)
+    )
+    with pytest.raises(HeatproofError, match="le_grad needs a transformer"):
+        heatproof.explain(model.eval(), INPUTS, "le_grad", target=1)

@@ -198,18 +198,29 @@ class SlopesOfSecants(TorchFunctionMode):
 
     R_i = x_i sum_j w_ij R_j / z_j, with m = R / z at each tensor, is m_i = sum_j w_ij m_j: the gradient's own rule, for
     sums, averages, convolutions and norms with stored statistics alike; an activation a = f(z) passes R on, so that
-    its m is m_a f(z) / z (Ancona et al. 2018). So does the addition of a constant. A norm by a case's own statistics
+    its m is m_a f(z) / z (Ancona et al. 2018). So does the addition of a constant, but to a linear map, where it is a
+    bias. A norm by a case's own statistics
     subtracts a mean and divides by a constant.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         carriers = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.requires_grad]
+        if name in CONSTANT_ADDED and len(carriers) == 1 and is_linear_map(carriers[0]):
+            return func(*args, **kwargs)
         if len(carriers) == 1 and name in PASSED_ON | CONSTANT_ADDED:
             return passed_on(func, args, kwargs, carriers[0])
         if carriers and name in OWN_STATISTICS and not (args[1:2] and isinstance(args[1], Tensor)):
             return by_constant_deviation(func, args, kwargs, carriers[0])
         return func(*args, **kwargs)
+
+
+def is_linear_map(carrier: Tensor) -> bool:
+    """Whether a dense layer or a convolution made this tensor, perhaps with constants added since."""
+    node = carrier.grad_fn
+    while node is not None and node.name() in ("AddBackward0", "SubBackward0", "RsubBackward1", "NegBackward0"):
+        node = next(before for before, _ in node.next_functions if before is not None)
+    return node is not None and node.name().startswith(("Convolution", "Addmm", "Mm", "UnsafeView", "Mkldnn"))
 
 
 def passed_on(func: Any, args: Any, kwargs: Any, carrier: Tensor) -> Tensor:
@@ -220,7 +231,7 @@ def passed_on(func: Any, args: Any, kwargs: Any, carrier: Tensor) -> Tensor:
             *[copy.clone() if value is carrier else value for value in args],
             **{key: copy.clone() if value is carrier else value for key, value in kwargs.items()},
         )
-    return carrier * torch.where(copy == 0, 0.0, values / copy)
+    return carrier * torch.where(copy == 0, 0.0, values / copy) + torch.where(copy == 0, values, 0.0)
 
 
 def by_constant_deviation(func: Any, args: Any, kwargs: Any, carrier: Tensor) -> Tensor:

@@ -65,7 +65,8 @@ def noted_outputs(model: nn.Module) -> Iterator[dict[int, Any]]:
     def note(layer: nn.Module, _: Any, output: Any) -> None:
         given[id(layer)] = output
 
-    hooks = [layer.register_forward_hook(note) for layer in model.modules()]
+    layers = [layer for layer in model.modules() if not isinstance(layer, torch.jit.ScriptModule)]
+    hooks = [layer.register_forward_hook(note) for layer in layers]
     try:
         yield given
     finally:

@@ -298,6 +298,10 @@ def quantity_of(outputs: torch.Tensor, target: torch.Tensor, quantity: Quantity)
 
 def picked(scores: torch.Tensor, target: torch.Tensor, outputs: int) -> torch.Tensor:
     """The score of the target class of each row, of a model with so many outputs."""
+    if len(scores) != len(target):
+        raise HeatproofError(
+            f"the model must return one row of logits for each case: it returned {len(scores)} for {len(target)}."
+        )
     if scores.device.type != "cpu":  # others do not say what is out of range, or never work again
         require_classes(target, outputs)
     try:
@@ -316,6 +320,8 @@ def class_scores(outputs: torch.Tensor, quantity: Quantity) -> torch.Tensor:
     if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2:
         found = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         raise HeatproofError(f"the model must return logits of shape (cases, classes), got {found}.")
+    if outputs.is_complex() or outputs.layout is not torch.strided:
+        raise HeatproofError("the model must return real, dense logits: end with .real, .abs() or .to_dense().")
     if outputs.shape[1] == 1:
         both = torch.cat([-outputs, outputs], 1)
         if quantity == "probability":

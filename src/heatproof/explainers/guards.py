@@ -77,6 +77,24 @@ def take_off_hooks(modules: Iterable[torch.nn.Module], first: int) -> None:
                     del hooks[left]
 
 
+@contextmanager
+def no_backward_hooks(model: torch.nn.Module) -> Iterator[None]:
+    """In here hooks that are made for gradients are off, so that none changes what comes back in their place."""
+    put_aside = [
+        (module, name, hooks)
+        for module in modules_of(model)
+        for name in ("_backward_hooks", "_backward_pre_hooks")
+        if (hooks := module.__dict__[name])
+    ]
+    for module, name, hooks in put_aside:
+        module.__dict__[name] = type(hooks)()
+    try:
+        yield
+    finally:
+        for module, name, hooks in put_aside:
+            module.__dict__[name] = hooks
+
+
 def modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
     """The model and all modules in it, each once; torch's own way takes longer than the pass of a small network."""
     found, waiting = {model}, [model]
@@ -174,7 +192,7 @@ def gradients_possible(batch: Batch) -> Iterator[Batch]:
 
 NOT_FOLLOWED = (
     "derivative for ", "modified inplace", "modified by an inplace operation", "a leaf Variable that requires grad",
-    "SparseTensorImpl", "BatchedTensorImpl", "use_reentrant=True",
+    "TensorImpl", "use_reentrant=True",
 )  # fmt: skip
 """What torch says where autograd cannot follow a function, or what it must remember was changed."""
 

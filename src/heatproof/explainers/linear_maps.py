@@ -180,7 +180,7 @@ def as_map(call: Call, first: Tensor, second: Tensor, keep: Keep) -> Found:
         result: Tensor = call.with_tensors(lambda tensor: places[id(tensor)]).value()
         return result
 
-    x, weight = alike(keep(source), keep(constant))
+    x, weight = alike(keep(source), keep(constant).to_dense())  # rules take parts of weights
     plain = call.name in ("matmul", "mm") and source is first and constant.ndim == 2
     linear = LinearMap(x, weight, None, apply, "dense", plain, *(channels(call, source) if plain else (None, None)))
     return Found(linear, apply(source.detach(), constant), source)

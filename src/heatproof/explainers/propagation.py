@@ -22,6 +22,7 @@ from heatproof.explainers.base import (
     register_explainer,
     require_one_of,
 )
+from heatproof.explainers.guards import no_backward_hooks
 from heatproof.explainers.rules import (
     STABILISER,
     Box,
@@ -348,7 +349,7 @@ def follow(
     with torch.enable_grad():
         inputs = batch.inputs.detach().requires_grad_()
         for copies in (False, True):
-            with graph(copies) as watched:
+            with graph(copies) as watched, no_backward_hooks(model):
                 outputs = run()
                 logits = class_scores(outputs, "logit")
             if not watched.changed:

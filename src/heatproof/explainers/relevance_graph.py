@@ -9,7 +9,7 @@ whether a ReLU is a module, used twice, in place or a plain function call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ from heatproof.explainers.relevance_kinds import (
     MOVING_NODES,
     NORMS,
     PRODUCTS,
+    RAISED,
     RESHAPED,
     SCALINGS,
     SHIFTED_PRODUCTS,
@@ -96,6 +97,8 @@ class RelevanceGraph(Watching):
         self.moving = {"__get__"} if composite.attention == "constant" else MOVED_ALONE
         self.sharing = Sharing(composite.positive_sums, composite.stabiliser)
         self.maps = 0
+        self.has_begun = False
+        """Whether there was a layer or an activation, so that the inputs are behind."""
         self.tied: dict[Node | None, Tied] = {}
         """Linear maps by the nodes of their outputs; norms that were not merged into a map before them too."""
         self.kept: list[tuple[Tensor, int]] = []
@@ -127,6 +130,11 @@ class RelevanceGraph(Watching):
         if any(carrier.is_leaf and carrier is not self.inputs for carrier in call.carriers):
             # Parameters that the model does not list are constants too.
             call = call.with_tensors(lambda tensor: tensor.detach() if tensor.is_leaf else tensor)
+        if call.name in ("grad", "backward"):
+            raise self.refusal(call)  # relevance takes the place of gradients here
+        if call.name == "register_hook":
+            tensor, hook = call.args
+            return tensor.register_hook(lambda relevance: only_told(hook, relevance))
         carriers = call.carriers
         if self.composite.attention == "constant" and torch.is_grad_enabled() and made_of_constants(self, call):
             return constants(self, call)
@@ -206,6 +214,7 @@ class RelevanceGraph(Watching):
                 " composite or input_rule."
             )
         self.maps += 1
+        self.has_begun = True
         return self.tie(value, linear, rule, source)
 
     def tie(self, value: Tensor, linear: LinearMap, rule: Rule, source: Tensor) -> Tensor:
@@ -256,30 +265,39 @@ class RelevanceGraph(Watching):
 
         With rules for attention it does, like a bias: positions that are added to tokens are no part of the inputs.
         """
-        tied = self.map_behind(carrier)
-        if tied is None and self.composite.attention is not None and self.composite.dense.biases:
+        tied, shares = self.map_behind(carrier), self.composite.attention is not None and self.composite.dense.biases
+        if tied is None and shares:
             return self.added(call)
-        value = plain(call)
-        if tied is None or call.name != "add" or call.kwargs or value.shape != carrier.shape:
+        value, factor = plain(call), terms(call)[0][1]
+        if tied is not None and value.shape == carrier.shape and not isinstance(factor, Tensor):
+            constant = call.with_tensors(lambda tensor: tensor.new_zeros(()) if tensor is carrier else tensor.detach())
+            shift = self.keep(getattr(torch, call.name)(*constant.args, **constant.kwargs).to(value))
+            return self.tie(value, scaled(tied.linear, factor, shift), tied.rule, tied.source)
+        return self.added(call) if shares else self.passed_by_values(value, carrier)
+
+    def passed_by_values(self, value: Tensor, carrier: Tensor) -> Tensor:
+        """A value that is not zero where the carrier is; relevance goes to the carrier as it is, but not to its zeros.
+
+        What a ReLU has switched off gave nothing. In the inputs a zero is a value like any other: black.
+        """
+        zeros = carrier.detach() == 0
+        if not self.has_begun or not bool(zeros.any()):
             return pass_on(value, carrier)
-        shift = torch.as_tensor(call.args[1] if call.args[0] is carrier else call.args[0]).to(value)
-        bias = self.keep(shift) if tied.linear.bias is None else tied.linear.bias + shift
-        return self.tie(value, replace(tied.linear, bias=bias, outputs=None), tied.rule, tied.source)
+        return self.node(value, lambda coming: (coming.sum_to_size(zeros.shape).masked_fill(zeros, 0),), carrier)
 
     def negated(self, carrier: Tensor, value: Tensor) -> Tensor:
         """A linear map with its sign turned is one with other weights: what speaks against it speaks for it now."""
         tied = self.map_behind(carrier)
         if tied is None:
             return pass_on(value, carrier)
-        bias = None if tied.linear.bias is None else -tied.linear.bias
-        negative = replace(tied.linear, weight=-tied.linear.weight, bias=bias, outputs=None)
-        return self.tie(value, negative, tied.rule, tied.source)
+        return self.tie(value, scaled(tied.linear, -1), tied.rule, tied.source)
 
     def activated(self, call: Call, carrier: Tensor) -> Tensor:
         """An activation passes relevance on; a gate may count as a constant."""
-        result = passed_on(call, carrier)
+        result = self.passed_by_values(plain(call), carrier) if call.name in RAISED else passed_on(call, carrier)
         if result is not carrier:
             self.note_activation(call.name, result)
+            self.has_begun |= call.name in ACTIVATIONS
         return result
 
     def note_activation(self, name: str, result: Tensor) -> None:
@@ -366,6 +384,21 @@ class RelevanceGraph(Watching):
             f"{self.explainer} has no rule for the torch function {call.name!r}{twice} that this model uses{where};"
             f" take a gradient or perturbation method for it (heatproof list explainers){further}."
         )
+
+
+def only_told(hook: Callable[[Tensor], object], relevance: Tensor) -> None:
+    """Call a hook that was made for gradients: what it would put in their place is no relevance."""
+    hook(relevance)
+
+
+def scaled(linear: LinearMap, factor: float, shift: Tensor | None = None) -> LinearMap:
+    """The map times a number, with a constant added."""
+    weight, bias = (linear.weight, linear.bias) if factor == 1 else (linear.weight * factor, linear.bias)
+    if bias is not None and factor != 1:
+        bias = bias * factor
+    if shift is not None:
+        bias = shift if bias is None else bias + shift
+    return replace(linear, weight=weight, bias=bias, outputs=None)
 
 
 def redistribute_rows(rule: Rule, linear: LinearMap, relevance: Tensor) -> Tensor:

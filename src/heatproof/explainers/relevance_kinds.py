@@ -23,6 +23,9 @@ ACTIVATIONS = DROPOUTS | {
 }  # fmt: skip
 """They pass relevance on as it is."""
 
+RAISED = {"sigmoid", "hardsigmoid", "softplus", "log_sigmoid", "logsigmoid", "threshold", "clamp", "clamp_min"}
+"""Those that may not be zero at zero."""
+
 SCALINGS = {"mul", "div", "neg"}
 """Without a second thing that depends on the inputs, they pass relevance on as it is."""
 ADDITIONS = {"add", "sub", "rsub", "addcmul"}
@@ -65,7 +68,7 @@ WRITTEN = {
 }  # fmt: skip
 CONVERTED = {
     "to", "type", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda", "detach", "requires_grad",
-    "retain_grad", "register_hook",
+    "retain_grad",
 }  # fmt: skip
 MOVEMENTS = MAX_POOLS | SHAPES | PICKED | PUT_TOGETHER | WRITTEN | CONVERTED
 """Autograd's own backward is right for these; what is picked for its size takes all of its relevance."""
