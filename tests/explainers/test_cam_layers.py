@@ -708,3 +708,68 @@ def test_compiled_networks_are_read_as_they_were_written(spec: str) -> None:
     assert torch.equal(heatproof.explain(torch.compile(model, backend="eager"), inputs, spec, target=1), expected)
     model.compile(backend="eager")
     assert torch.equal(heatproof.explain(model, inputs, spec, target=1), expected)
+
+
+MOVED: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": lambda y: y.transpose(2, 3),
+    "mirrored by numbers": lambda y: y[..., torch.arange(y.shape[3] - 1, -1, -1)],
+    "mirrored by index_select": lambda y: y.index_select(3, torch.arange(y.shape[3] - 1, -1, -1)),
+    "mirrored by gather": lambda y: y.gather(3, torch.arange(y.shape[3] - 1, -1, -1).expand(y.shape)),
+    "half of the channels mirrored": lambda y: torch.cat([y[:, :2], y[:, 2:].flip(3)], 1),
+    "with its mirror image": lambda y: y + y.flip(3),
+    "with its transpose": lambda y: torch.cat([y[:, :2], y[:, 2:].transpose(2, 3)], 1),
+    "channels for places": lambda y: y.permute(0, 2, 3, 1).reshape(y.shape),
+    "in order of size": lambda y: y.sort(3)[0],
+    "the largest": lambda y: y.flatten(2).topk(y[0, 0].numel(), 2)[0].view(y.shape),
+    "mixed along the width": lambda y: y @ torch.eye(y.shape[3]).flip(0),
+    "mixed along the height": lambda y: torch.eye(y.shape[2]).flip(0) @ y,
+    "a dense layer along the width": lambda y: F.linear(y, torch.eye(y.shape[3]).flip(0)),
+}
+
+
+@pytest.mark.parametrize("move", MOVED)
+def test_maps_whose_values_are_elsewhere_are_not_laid_over_the_input(move: str) -> None:
+    """Reference: Grad-CAM by a literal hook at the layer in front, which is still in place."""
+
+    class Moving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU())
+            self.second, self.out = nn.Conv2d(4, 4, 3, padding=1), nn.Linear(4, 3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            logits: Tensor = self.out(F.relu(self.second(MOVED[move](self.first(inputs)))).mean((2, 3)))
+            return logits
+
+    model, inputs = drawn(Moving()), random_inputs(2, 1, 12, 12)
+    found = heatproof.explain(model, inputs, "grad_cam", target=1)
+    torch.testing.assert_close(found, hooked_grad_cam(model, inputs, model.first), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda y: y.flip(3).flip(3),
+        lambda y: y[:, torch.tensor([2, 0, 1, 3])],
+        lambda y: y.sort(1)[0],
+        lambda y: y.permute(0, 2, 3, 1).reshape(len(y), 144, 4).transpose(1, 2).view(len(y), 4, 12, 12),
+        lambda y: y + y.transpose(2, 3).transpose(2, 3),
+        lambda y: y + y @ torch.eye(12),
+    ],
+)
+def test_what_is_back_in_place_is_read(keep: Callable[[Tensor], Tensor]) -> None:
+    """Reference: Grad-CAM by a literal hook at the last layer."""
+
+    class Staying(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+            self.last, self.out = nn.ReLU(), nn.Linear(4, 3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            logits: Tensor = self.out(self.last(self.second(keep(F.relu(self.first(inputs))))).mean((2, 3)))
+            return logits
+
+    model, inputs = drawn(Staying()), random_inputs(2, 1, 12, 12)
+    found = heatproof.explain(model, inputs, "grad_cam", target=1)
+    torch.testing.assert_close(found, hooked_grad_cam(model, inputs, model.last), rtol=1e-4, atol=1e-6)

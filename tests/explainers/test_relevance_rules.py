@@ -86,7 +86,7 @@ def test_products_have_the_rule_of_dense_layers(spelling: str, composite: str) -
 
 
 RAISED: dict[str, Callable[[Tensor], Tensor]] = {
-    "a constant": lambda x: functional.relu(x) + 1, "scaled": lambda x: 0.5 - 2 * functional.relu(x),
+    "a constant": lambda x: functional.relu(x) + 1, "scaled": lambda x: 2 * functional.relu(x) + 0.5,
     "sigmoid": lambda x: functional.relu(x).sigmoid(), "softplus": lambda x: functional.softplus(functional.relu(x)),
     "clamp": lambda x: functional.relu(x).clamp(min=0.1),
 }  # fmt: skip

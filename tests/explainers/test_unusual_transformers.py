@@ -325,3 +325,30 @@ def test_nothing_of_a_pass_stays_in_memory(spec: str) -> None:
     for _ in range(3):
         explained(model, spec)
     assert tensors_alive() == before
+
+
+class Pieces(nn.Module):
+    """A block whose attention is computed in two pieces: heads in layers of their own, or a difference."""
+
+    def __init__(self, difference: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.difference = difference
+        self.patches, self.looks = nn.Conv2d(3, 8, 4, 4), nn.ModuleList(nn.Linear(8, 16) for _ in range(2))
+        self.values, self.out = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        tokens = self.patches(inputs).flatten(2).transpose(1, 2)
+        pairs = [look(tokens).chunk(2, -1) for look in self.looks]
+        first, second = ((query @ key.transpose(1, 2)).softmax(-1) for query, key in pairs)
+        values = self.values(tokens)
+        seen = (first - 0.8 * second) @ values if self.difference else first @ values + second @ values
+        logits: Tensor = self.out(seen.mean(1))
+        return logits
+
+
+@pytest.mark.parametrize("difference", [True, False])
+@pytest.mark.parametrize("method", ["raw_attention", "attention_rollout", "chefer"])
+def test_pieces_of_one_blocks_attention_are_not_taken_for_blocks(method: str, difference: bool) -> None:
+    with pytest.raises(HeatproofError, match="in several pieces within a block"):
+        heatproof.explain(Pieces(difference).eval(), torch.randn(1, 3, 16, 16), method, target=1)

@@ -7,6 +7,7 @@ Functions are watched and not modules, so it does not matter whose blocks they a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from heatproof.errors import HeatproofError
+from heatproof.explainers.autograd_graph import is_made_of
 from heatproof.explainers.watching import opened, running_layers
 
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d"}
@@ -110,7 +112,8 @@ def are_looks(result: Tensor, dim: Any = None, **_: Any) -> bool:
 
 
 def require_one_grid(seen: AttentionMaps, cases: int, method: str) -> None:
-    """An error where tokens are merged on the way, fewer are looked at than look, or windows are looked at."""
+    """An error where tokens are merged on the way, fewer are looked at than look, or windows are looked at; or where
+    attention is not that of one block after the other."""
     sizes = list({(map_.shape[-2], map_.shape[-1]): None for map_ in seen.maps})
     what = ""
     if len(sizes) > 1 or sizes[0][0] != sizes[0][1]:
@@ -120,11 +123,13 @@ def require_one_grid(seen: AttentionMaps, cases: int, method: str) -> None:
         what = f"stands behind grids of {' and '.join(list(grids)[:3])} patches"
     elif any(map_.ndim == 4 and len(map_) != cases for map_ in seen.maps):
         what = "is that of parts of the input, one by one"
+    elif not all(is_made_of(after, before) for before, after in pairwise(seen.maps)):
+        what = "is computed in several pieces within a block (heads in layers of their own, differences of attention)"
     if what:
         raise HeatproofError(
             f"{method} multiplies the attention of all blocks, and in this model that {what}."
-            " It needs one token for each patch in every block, without windows, merging or pooling by attention; take"
-            " a class activation map or a gradient method (heatproof list explainers)."
+            " It needs one softmax in every block, of one token for each patch, without windows, merging or pooling by"
+            " attention; take a class activation map or a gradient method (heatproof list explainers)."
         )
 
 

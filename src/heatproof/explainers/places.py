@@ -29,9 +29,10 @@ NORMS = ("batch_norm", "instance_norm", "group_norm")
 MIXERS = ("conv", "linear", "matmul", "bmm", "mm", "addmm", "baddbmm", "einsum")
 """Functions that weights take part in: before the first of these there is no layer."""
 PERMUTATIONS = {"permute", "transpose", "movedim", "adjoint", "t", "__get__"}
-MOVES = {"roll", "flip", "rot90"}
-"""Functions after which a value is not where it was."""
-PICK = "index_select"
+MOVES = {"roll", "flip", "fliplr", "flipud", "rot90", "index_select", "gather", "take_along_dim"}
+"""Functions after which a value may not be where it was."""
+BY_VALUE = {"sort": 1, "topk": 2}
+"""Functions that put values where their size says, and which argument names the axis."""
 JOINS = {"cat", "concat", "concatenate"}
 CUTS = {"__getitem__", "slice", "narrow", "pad", "constant_pad_nd"}
 PARTS = CUTS | {
@@ -45,6 +46,8 @@ TOKEN_NORMS = {"layer_norm", "rms_norm"}
 RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 ONLY_MOVING = SHAPES - {"as_strided", "expand", "expand_as", "broadcast_to", "broadcast_tensors"}
 """Functions that only give a tensor other axes."""
+JOINING = {"reshape", "reshape_as", "view", "view_as", "flatten", "unflatten"}
+"""Those that may join and split axes."""
 MOST_CELLS = 2**25
 """Values of a tensor whose cells are followed one by one."""
 EVEN = 1.5
@@ -69,7 +72,7 @@ class Places:
     worked_on: bool = False
     """Whether it comes from what a layer made of tokens, so that these are more than maps in another order."""
     gone: bool = False
-    """Whether it has no places at all, but frequencies."""
+    """Whether it has no places at all, but frequencies, or what is mixed of all places."""
     portion: tuple[float, ...] = ()
     """How much of each dimension of the input is there, where something was cut out of it."""
     shuffled: bool = False
@@ -142,7 +145,7 @@ def follow(call: Call | None, shape: Sequence[int], parents: Sequence[Places], i
     """The places of a function's output of this shape; without a call, of a function that nobody saw."""
     shape = tuple(shape)
     name = call.name if call else ""
-    parent = main_parent(shape, parents)
+    parent = main_parent(name, shape, parents)
     deep = parent.deep or not call or name.startswith(MIXERS)
     worked_on = parent.worked_on or (parent.tokens and not parent.come_last and name.endswith(TOKEN_LAYERS))
     places = ordered(call, name, parent, followed(call, name, shape, parent, inputs))
@@ -151,14 +154,16 @@ def follow(call: Call | None, shape: Sequence[int], parents: Sequence[Places], i
     return replace(places, deep=deep, worked_on=worked_on)
 
 
-def main_parent(shape: tuple[int, ...], parents: Sequence[Places]) -> Places:
-    """Of a function's arguments, the one that its output takes its places from."""
+def main_parent(name: str, shape: tuple[int, ...], parents: Sequence[Places]) -> Places:
+    """Of a function's arguments, the one that its output takes its places from: one that was moved, if any was."""
     if len(parents) < 2:
         return parents[0] if parents else Places(shape)
     deep, worked_on = any(parent.deep for parent in parents), any(parent.worked_on for parent in parents)
-    shuffled = any(parent.shuffled for parent in parents if parent.shape == shape)
-    if shuffled:
-        parents = [parent for parent in parents if parent.shuffled]
+    alike = [parent for parent in parents if parent.shape == shape or name in JOINS]
+    if moved := [parent for parent in alike if parent.shuffled or parent.moved is not None]:
+        parents = moved
+    elif not name.startswith(MIXERS) and len({parent.space for parent in alike if parent.are_known}) > 1:
+        parents = [replace(alike[0].lost(shape), shuffled=True)]  # one of them lies on its side
     first = max(parents, key=lambda p: (p.are_known, p.shape == shape, prod(p.extent), prod(p.shape)))
     return replace(first, deep=deep, worked_on=worked_on)
 
@@ -174,14 +179,14 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
         return parent.at(shape, (2,), shape[2:]) if len(shape) == 3 else parent.lost(shape)
     if name.startswith("adaptive_"):  # to a fixed size: what it returns is no longer where it was
         return parent if shape == parent.shape else Places(shape)
-    if name == PICK and parent.are_known and any(shape[axis] != parent.shape[axis] for axis in parent.space):
-        return Places(shape)  # some places of all
+    if call is not None and name in BY_VALUE and orders_places(call, parent):
+        return replace(parent.lost(shape), shuffled=True)
     if name in PARTS and parent.are_known and not parent.tokens and gives_a_part(call, shape, parent):
         return resized(parent, shape)
-    if name in ALONG_THE_LAST and parent.are_known and len(parent.shape) - 1 in parent.space:
-        return Places(shape)  # each value holds all places
-    if call is not None and name in MOVES:
-        return after_move(call, shape, parent)
+    if call is not None and parent.are_known and mixes_places(call, parent):
+        return Places(shape, gone=True, came_last=parent.so_far)  # each value holds all places
+    if call is not None and (name in MOVES or picks(call)) and (found := after_move(call, shape, parent)):
+        return found
     if parent.moved is not None or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
         return parent.lost(shape)
     if call is not None and name in PERMUTATIONS and (order := permutation(call, parent.shape)):
@@ -203,10 +208,16 @@ def ordered(call: Call | None, name: str, parent: Places, places: Places) -> Pla
     Lengths do not tell: windows laid out one after the other have as many cells as the grid. So where axes are split,
     permuted and joined, numbers of cells go the same way.
     """
+    if places.shuffled and not parent.shuffled:
+        return places
     if parent.order is not None and places.shape == parent.shape and name not in ONLY_MOVING:
         if places.are_known and not parent.shuffled:
             return replace(places, order=None)
         return replace(parent.lost(places.shape), order=parent.order, moved_from=parent.moved_from)
+    if parent.order is None and parent.are_known and places.are_known and places.extent == parent.extent:
+        if name in JOINING and not in_place(call, name, parent, places):
+            return replace(parent.lost(places.shape), shuffled=True)
+        return places
     if parent.order is None and (places.are_known or not parent.are_known or parent.tokens):
         return places if places.order is None else replace(places, order=None)
     order = moved_cells(call, name, parent)
@@ -216,6 +227,14 @@ def ordered(call: Call | None, name: str, parent: Places, places: Places) -> Pla
     if bool((coarser(order, fine, places.extent) == numbered_cells(places)).all()):
         return replace(places, order=None, shuffled=False)
     return replace(parent.lost(places.shape), shuffled=True, order=order, moved_from=fine)
+
+
+def in_place(call: Call | None, name: str, parent: Places, places: Places) -> bool:
+    """Whether each value is still of the place where it seems to be, after axes were joined or split."""
+    moved = moved_cells(call, name, parent)
+    if moved is None or places.tokens != parent.tokens:
+        return True
+    return torch.equal(moved, numbered_cells(places))
 
 
 def moved_cells(call: Call | None, name: str, parent: Places) -> Tensor | None:
@@ -261,16 +280,38 @@ def permutation(call: Call, shape: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(length - 2 for length in moved.shape)
 
 
-def after_move(call: Call, shape: tuple[int, ...], parent: Places) -> Places:
+def mixes_places(call: Call, parent: Places) -> bool:
+    """Whether it is a product by weights along space."""
+    last = len(parent.shape) - 1
+    if call.name in ALONG_THE_LAST:
+        return last in parent.space
+    if call.name != "matmul" or len(call.carriers) != 1 or len(call.args) != 2:
+        return False
+    return (last if call.args[0] is call.carriers[0] else last - 1) in parent.space
+
+
+def picks(call: Call) -> bool:
+    """Whether it takes values by a tensor of their numbers."""
+    return call.name == "__getitem__" and bool(tensors_in(call.args[1:]))
+
+
+def orders_places(call: Call, parent: Places) -> bool:
+    """Whether a function that puts values in order does so along space."""
+    place = BY_VALUE[call.name]
+    axis = call.kwargs.get("dim", call.args[place] if len(call.args) > place else -1)
+    return parent.are_known and axis % len(parent.shape) in parent.space
+
+
+def after_move(call: Call, shape: tuple[int, ...], parent: Places) -> Places | None:
     """Places behind a function that moves values, seen on the numbers of places; back where they were they are known
-    again."""
+    again. None if it does not move those of one case."""
     now, before = parent.moved or (numbers_of(parent),) * 2
     if now.ndim != len(shape) or now.shape[1:] != parent.shape[1:]:
         return parent.lost(shape)
     try:
         now = call.func(now, *call.args[1:], **call.kwargs)
     except (RuntimeError, TypeError, IndexError):
-        return Places(shape)
+        return None if call.name == "__getitem__" else replace(Places(shape), shuffled=True)
     if now.shape == before.shape and torch.equal(now, before):
         return parent if parent.are_known else replace(parent.lost(shape), moved=None)
     return replace(parent.lost(shape), moved=(now, before))
@@ -329,12 +370,22 @@ def made_maps(shape: tuple[int, ...], parent: Places, inputs: Places) -> Places:
     if len(shape) != len(inputs.shape) or shape[0] != inputs.shape[0]:
         return parent.lost(shape)
     if parent.are_known and (parent.space != inputs.space or parent.batch):
-        return parent.lost(shape)
-    if not parent.are_known and (
-        parent.shuffled or any(new > old for new, old in zip(shape[2:], parent.extent, strict=False))
-    ):
-        return parent.lost(shape)
+        return replace(parent.lost(shape), shuffled=True)
+    if not parent.are_known:
+        if parent.shuffled or any(new > old for new, old in zip(shape[2:], parent.extent, strict=False)):
+            return parent.lost(shape)
+        if not in_order(parent):
+            return replace(parent.lost(shape), shuffled=True)
     return parent.at(shape, inputs.space, shape[2:])
+
+
+def in_order(parent: Places) -> bool:
+    """Whether cells that were only moved about lie where a convolution expects them, as far as can be told."""
+    fine, coarse = parent.moved_from, parent.shape[2:]
+    if parent.order is None or len(fine) != len(coarse) or any(a % b for a, b in zip(fine, coarse, strict=True)):
+        return True
+    expected = numbered_cells(replace(parent, space=tuple(range(2, len(parent.shape)))))
+    return torch.equal(coarser(parent.order, fine, coarse), expected)
 
 
 def joined(call: Call, parent: Places) -> Places:
