@@ -27,4 +27,5 @@ NEWER = [
     row("ConvNeXt with sums, small", "test_convnext2", "stages", refuses=LAYER_NORM | NO_RECTIFIER),
     row("ByobNet, small", "test_byobnet", "stages", refuses=GATED),
     row("DLA-46-C", "dla46_c", "level5"),
+    row("HGNetV2-B0", "hgnetv2_b0", "stages"),
 ]
