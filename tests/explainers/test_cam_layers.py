@@ -751,6 +751,8 @@ def test_maps_whose_values_are_elsewhere_are_not_laid_over_the_input(move: str) 
     [
         lambda y: y.flip(3).flip(3),
         lambda y: y[:, torch.tensor([2, 0, 1, 3])],
+        lambda y: y.gather(1, torch.arange(3, -1, -1).view(1, 4, 1, 1).expand(y.shape)),
+        lambda y: y.index_select(0, torch.arange(len(y) - 1, -1, -1)).index_select(0, torch.arange(len(y) - 1, -1, -1)),
         lambda y: y.sort(1)[0],
         lambda y: y.permute(0, 2, 3, 1).reshape(len(y), 144, 4).transpose(1, 2).view(len(y), 4, 12, 12),
         lambda y: y + y.transpose(2, 3).transpose(2, 3),

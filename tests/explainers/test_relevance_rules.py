@@ -88,7 +88,8 @@ def test_products_have_the_rule_of_dense_layers(spelling: str, composite: str) -
 RAISED: dict[str, Callable[[Tensor], Tensor]] = {
     "a constant": lambda x: functional.relu(x) + 1, "scaled": lambda x: 2 * functional.relu(x) + 0.5,
     "sigmoid": lambda x: functional.relu(x).sigmoid(), "softplus": lambda x: functional.softplus(functional.relu(x)),
-    "clamp": lambda x: functional.relu(x).clamp(min=0.1),
+    "clamp": lambda x: functional.relu(x).clamp(min=0.1), "in place": lambda x: functional.relu(x).clamp_(min=0.1),
+    "sigmoid in place": lambda x: functional.relu(x).sigmoid_(), "added in place": lambda x: functional.relu(x).add_(1),
 }  # fmt: skip
 
 

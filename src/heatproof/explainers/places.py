@@ -185,8 +185,8 @@ def followed(call: Call | None, name: str, shape: tuple[int, ...], parent: Place
         return resized(parent, shape)
     if call is not None and parent.are_known and mixes_places(call, parent):
         return Places(shape, gone=True, came_last=parent.so_far)  # each value holds all places
-    if call is not None and (name in MOVES or picks(call)) and (found := after_move(call, shape, parent)):
-        return found
+    if call is not None and (name in MOVES or picks(call)):
+        return after_move(call, shape, parent)
     if parent.moved is not None or (name in TOKEN_NORMS and parent.tokens and parent.come_last):
         return parent.lost(shape)
     if call is not None and name in PERMUTATIONS and (order := permutation(call, parent.shape)):
@@ -302,16 +302,16 @@ def orders_places(call: Call, parent: Places) -> bool:
     return parent.are_known and axis % len(parent.shape) in parent.space
 
 
-def after_move(call: Call, shape: tuple[int, ...], parent: Places) -> Places | None:
+def after_move(call: Call, shape: tuple[int, ...], parent: Places) -> Places:
     """Places behind a function that moves values, seen on the numbers of places; back where they were they are known
-    again. None if it does not move those of one case."""
+    again."""
     now, before = parent.moved or (numbers_of(parent),) * 2
     if now.ndim != len(shape) or now.shape[1:] != parent.shape[1:]:
         return parent.lost(shape)
-    try:
-        now = call.func(now, *call.args[1:], **call.kwargs)
+    try:  # for all cases, which it may take by their numbers too
+        now = call.func(now.expand(parent.shape[0], *now.shape[1:]), *call.args[1:], **call.kwargs)[:1]
     except (RuntimeError, TypeError, IndexError):
-        return None if call.name == "__getitem__" else replace(Places(shape), shuffled=True)
+        return replace(Places(shape), shuffled=True)
     if now.shape == before.shape and torch.equal(now, before):
         return parent if parent.are_known else replace(parent.lost(shape), moved=None)
     return replace(parent.lost(shape), moved=(now, before))

@@ -133,7 +133,7 @@ class RelevanceGraph(Watching):
         if call.name in ("grad", "backward"):
             raise self.refusal(call)  # relevance takes the place of gradients here
         if call.name == "register_hook":
-            tensor, hook = call.args
+            tensor, hook = named(call, ("input", "hook")).values()
             return tensor.register_hook(lambda relevance: only_told(hook, relevance))
         carriers = call.carriers
         if self.composite.attention == "constant" and torch.is_grad_enabled() and made_of_constants(self, call):
@@ -163,7 +163,7 @@ class RelevanceGraph(Watching):
         raise self.refusal(call)
 
     def watch_in_place(self, call: Call, place: Tensor) -> Tensor:
-        simple = call.name in PASSED_ON and call.name != "neg" and not place.is_leaf
+        simple = call.name in PASSED_ON - RAISED and call.name != "neg" and not place.is_leaf
         alone = len(call.carriers) == 1 and call.args and call.carriers[0] is place and "out" not in call.kwargs
         if simple and alone and torch.is_grad_enabled():
             result: Tensor = PassOn.apply(place, call)  # type: ignore[no-untyped-call]
@@ -268,19 +268,20 @@ class RelevanceGraph(Watching):
         tied, shares = self.map_behind(carrier), self.composite.attention is not None and self.composite.dense.biases
         if tied is None and shares:
             return self.added(call)
-        value, factor = plain(call), terms(call)[0][1]
-        if tied is not None and value.shape == carrier.shape and not isinstance(factor, Tensor):
+        factor, shape = terms(call)[0][1], torch.broadcast_shapes(*[tensor.shape for tensor in call.tensors])
+        if tied is not None and shape == carrier.shape and not isinstance(factor, Tensor):
             constant = call.with_tensors(lambda tensor: tensor.new_zeros(()) if tensor is carrier else tensor.detach())
-            shift = self.keep(getattr(torch, call.name)(*constant.args, **constant.kwargs).to(value))
-            return self.tie(value, scaled(tied.linear, factor, shift), tied.rule, tied.source)
-        return self.added(call) if shares else self.passed_by_values(value, carrier)
+            shift = self.keep(getattr(torch, call.name)(*constant.args, **constant.kwargs).to(carrier))
+            return self.tie(plain(call), scaled(tied.linear, factor, shift), tied.rule, tied.source)
+        return self.added(call) if shares else self.passed_by_values(call, carrier)
 
-    def passed_by_values(self, value: Tensor, carrier: Tensor) -> Tensor:
+    def passed_by_values(self, call: Call, carrier: Tensor) -> Tensor:
         """A value that is not zero where the carrier is; relevance goes to the carrier as it is, but not to its zeros.
 
         What a ReLU has switched off gave nothing. In the inputs a zero is a value like any other: black.
         """
-        zeros = carrier.detach() == 0
+        zeros = carrier.detach() == 0  # before the value, which may be written to its place
+        value = plain(call)
         if not self.has_begun or not bool(zeros.any()):
             return pass_on(value, carrier)
         return self.node(value, lambda coming: (coming.sum_to_size(zeros.shape).masked_fill(zeros, 0),), carrier)
@@ -294,7 +295,7 @@ class RelevanceGraph(Watching):
 
     def activated(self, call: Call, carrier: Tensor) -> Tensor:
         """An activation passes relevance on; a gate may count as a constant."""
-        result = self.passed_by_values(plain(call), carrier) if call.name in RAISED else passed_on(call, carrier)
+        result = self.passed_by_values(call, carrier) if call.name in RAISED else passed_on(call, carrier)
         if result is not carrier:
             self.note_activation(call.name, result)
             self.has_begun |= call.name in ACTIVATIONS
