@@ -259,12 +259,12 @@ class Whitened(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.conv = conv(8, 8)
-        self.register_buffer("mean", torch.linspace(-0.2, 0.2, 8))
+        self.register_buffer("running_mean", torch.linspace(-0.2, 0.2, 8))
         self.register_buffer("deviation", torch.linspace(0.5, 1.5, 8))
 
     def forward(self, maps: Tensor) -> Tensor:
         made: Tensor = self.conv(maps)
-        return (made - self.mean[None, :, None, None]) / self.deviation[None, :, None, None]
+        return (made - self.running_mean[None, :, None, None]) / self.deviation[None, :, None, None]
 
 
 # Ends
