@@ -97,7 +97,7 @@ class Explainer(ABC):
         from heatproof.explainers.manners import looked_after
 
         asks_none = self.family in ("floor", "ceiling")
-        return looked_after(model, layers, None if asks_none else batch, self.label)
+        return looked_after(model, layers, None if asks_none else batch, self.label, self.is_ours)
 
     def __call__(self, model: torch.nn.Module, batch: Batch, rng: CaseRandom) -> torch.Tensor:
         """Explain a batch, in halves where memory runs out; the model is left as it was, also when this raises."""

@@ -48,15 +48,16 @@ SEEN: WeakKeyDictionary[nn.Module, tuple[Layers, Manners]] = WeakKeyDictionary()
 
 @contextmanager
 def looked_after(
-    model: nn.Module, layers: Sequence[nn.Module], batch: Batch | None = None, method: str = ""
+    model: nn.Module, layers: Sequence[nn.Module], batch: Batch | None = None, method: str = "", ours: bool = True
 ) -> Iterator[None]:
     """In here the model may do what it does: nobody's tensors change, gradients of norms are right, and one whose cases
     influence each other takes a single row only; more are an error.
 
-    A network that nobody has looked at is looked at on this batch; without one the worst is expected of it.
+    A network that nobody has looked at is looked at on this batch; without one the worst is expected of it. Others'
+    methods may write to the batch themselves: then nobody can tell who did, and the model gets copies.
     """
     manners = manners_of(model, layers, batch, method)
-    writes = manners.writes or bool(model._forward_pre_hooks)  # these may, and come and go
+    writes = manners.writes or not ours or bool(model._forward_pre_hooks)  # these may, and come and go
     handles = []
     if manners.mixes:
         handles.append(model.register_forward_pre_hook(OneRow(method)))

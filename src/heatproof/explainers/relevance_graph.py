@@ -163,10 +163,12 @@ class RelevanceGraph(Watching):
         raise self.refusal(call)
 
     def watch_in_place(self, call: Call, place: Tensor) -> Tensor:
-        simple = call.name in PASSED_ON - RAISED and call.name != "neg" and not place.is_leaf
+        simple = call.name in PASSED_ON and call.name != "neg" and not place.is_leaf
         alone = len(call.carriers) == 1 and call.args and call.carriers[0] is place and "out" not in call.kwargs
         if simple and alone and torch.is_grad_enabled():
-            result: Tensor = PassOn.apply(place, call)  # type: ignore[no-untyped-call]
+            off = (place.detach() == 0,) if call.name in RAISED and self.has_begun else ()
+            result: Tensor = PassOn.apply(place, call, off)  # type: ignore[no-untyped-call]
+            self.has_begun |= call.name in ACTIVATIONS
             self.note_activation(call.name, result)
             return result
         return super().watch_in_place(call, place)

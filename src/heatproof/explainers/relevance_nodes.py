@@ -30,17 +30,20 @@ class Redistribute(torch.autograd.Function):
 
 
 class PassOn(torch.autograd.Function):
-    """A function in place that passes relevance on."""
+    """A function in place that passes relevance on, but not to `off`."""
 
     @staticmethod
-    def forward(ctx: Any, place: Tensor, call: Call) -> Tensor:
+    def forward(ctx: Any, place: Tensor, call: Call, off: tuple[Tensor, ...]) -> Tensor:
         call.value()
         ctx.mark_dirty(place)
+        ctx.off = off
         return place
 
     @staticmethod
     def backward(ctx: Any, relevance: Tensor) -> Any:
-        return relevance, None
+        for zeros in ctx.off:
+            relevance = relevance.masked_fill(zeros, 0)
+        return relevance, None, None
 
 
 def own_tensor(value: Tensor, inputs: Sequence[Tensor]) -> Tensor:
