@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from heatproof.errors import HeatproofError
-from heatproof.explainers.autograd_graph import is_made_of
+from heatproof.explainers.autograd_graph import behind
 from heatproof.explainers.watching import opened, running_layers
 
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d"}
@@ -123,7 +123,7 @@ def require_one_grid(seen: AttentionMaps, cases: int, method: str) -> None:
         what = f"stands behind grids of {' and '.join(list(grids)[:3])} patches"
     elif any(map_.ndim == 4 and len(map_) != cases for map_ in seen.maps):
         what = "is that of parts of the input, one by one"
-    elif not all(is_made_of(after, before) for before, after in pairwise(seen.maps)):
+    elif not all(before.grad_fn in behind([after]) for before, after in pairwise(seen.maps)):
         what = "is computed in several pieces within a block (heads in layers of their own, differences of attention)"
     if what:
         raise HeatproofError(

@@ -43,20 +43,6 @@ def behind(outputs: Iterable[Tensor]) -> list[Node]:
     return found
 
 
-def is_made_of(tensor: Tensor, part: Tensor) -> bool:
-    """Whether the tensor depends on the part, which has a node of its own."""
-    waiting = [tensor.grad_fn]
-    seen = set(waiting)
-    for node in waiting:  # which grows meanwhile
-        for maker, _ in node.next_functions if node is not None else ():
-            if maker is part.grad_fn:
-                return True
-            if maker is not None and maker not in seen:
-                seen.add(maker)
-                waiting.append(maker)
-    return False
-
-
 def nodes_of(*outputs: Tensor) -> list[Node]:
     """All nodes behind these outputs, each once; a node comes before those that it hands gradients to."""
     made_of = {node: makers(node) for node in behind(outputs)}

@@ -166,9 +166,8 @@ class RelevanceGraph(Watching):
         simple = call.name in PASSED_ON and call.name != "neg" and not place.is_leaf
         alone = len(call.carriers) == 1 and call.args and call.carriers[0] is place and "out" not in call.kwargs
         if simple and alone and torch.is_grad_enabled():
-            off = (place.detach() == 0,) if call.name in RAISED and self.has_begun else ()
+            off = place.detach() == 0 if call.name in RAISED and self.has_begun else None
             result: Tensor = PassOn.apply(place, call, off)  # type: ignore[no-untyped-call]
-            self.has_begun |= call.name in ACTIVATIONS
             self.note_activation(call.name, result)
             return result
         return super().watch_in_place(call, place)
@@ -270,8 +269,8 @@ class RelevanceGraph(Watching):
         tied, shares = self.map_behind(carrier), self.composite.attention is not None and self.composite.dense.biases
         if tied is None and shares:
             return self.added(call)
-        factor, shape = terms(call)[0][1], torch.broadcast_shapes(*[tensor.shape for tensor in call.tensors])
-        if tied is not None and shape == carrier.shape and not isinstance(factor, Tensor):
+        factor = terms(call)[0][1]
+        if tied is not None and not isinstance(factor, Tensor) and shape_of_sum(call) == carrier.shape:
             constant = call.with_tensors(lambda tensor: tensor.new_zeros(()) if tensor is carrier else tensor.detach())
             shift = self.keep(getattr(torch, call.name)(*constant.args, **constant.kwargs).to(carrier))
             return self.tie(plain(call), scaled(tied.linear, factor, shift), tied.rule, tied.source)
@@ -300,11 +299,11 @@ class RelevanceGraph(Watching):
         result = self.passed_by_values(call, carrier) if call.name in RAISED else passed_on(call, carrier)
         if result is not carrier:
             self.note_activation(call.name, result)
-            self.has_begun |= call.name in ACTIVATIONS
         return result
 
     def note_activation(self, name: str, result: Tensor) -> None:
-        """Remember that it passes relevance on, and whether it is a gate."""
+        """Remember that it passes relevance on, and whether it is a gate; behind it the inputs are no more."""
+        self.has_begun |= name in ACTIVATIONS
         if self.composite.attention is not None:
             self.handed_on.add(result.grad_fn)
             note_gate(self, name, result.grad_fn)
@@ -394,11 +393,17 @@ def only_told(hook: Callable[[Tensor], object], relevance: Tensor) -> None:
     hook(relevance)
 
 
+def shape_of_sum(call: Call) -> torch.Size:
+    """The shape of what an addition gives."""
+    found: torch.Size = torch.broadcast_shapes(*[tensor.shape for tensor in call.tensors])
+    return found
+
+
 def scaled(linear: LinearMap, factor: float, shift: Tensor | None = None) -> LinearMap:
     """The map times a number, with a constant added."""
-    weight, bias = (linear.weight, linear.bias) if factor == 1 else (linear.weight * factor, linear.bias)
-    if bias is not None and factor != 1:
-        bias = bias * factor
+    weight, bias = linear.weight, linear.bias
+    if factor != 1:
+        weight, bias = weight * factor, None if bias is None else bias * factor
     if shift is not None:
         bias = shift if bias is None else bias + shift
     return replace(linear, weight=weight, bias=bias, outputs=None)

@@ -33,7 +33,7 @@ class PassOn(torch.autograd.Function):
     """A function in place that passes relevance on, but not to `off`."""
 
     @staticmethod
-    def forward(ctx: Any, place: Tensor, call: Call, off: tuple[Tensor, ...]) -> Tensor:
+    def forward(ctx: Any, place: Tensor, call: Call, off: Tensor | None) -> Tensor:
         call.value()
         ctx.mark_dirty(place)
         ctx.off = off
@@ -41,9 +41,7 @@ class PassOn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, relevance: Tensor) -> Any:
-        for zeros in ctx.off:
-            relevance = relevance.masked_fill(zeros, 0)
-        return relevance, None, None
+        return relevance if ctx.off is None else relevance.masked_fill(ctx.off, 0), None, None
 
 
 def own_tensor(value: Tensor, inputs: Sequence[Tensor]) -> Tensor:
